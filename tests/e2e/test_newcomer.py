@@ -309,8 +309,7 @@ DEAD_SERVER = (
     "network: false, set by 1 task (basics-ls), is not enforced: sandbox 'local' does not isolate "
     "the network",
     "llm: 127.0.0.1:PORT: cannot connect to http://127.0.0.1:PORT/v1 (All connection attempts "
-    "failed); start the server (LM Studio: lms server start; vLLM: vllm serve MODEL; Ollama: "
-    "ollama serve) or correct llm.base_url",
+    "failed); start the server (lms server start) or correct llm.base_url",
     "    hint      run.preflight: false skips this check, as does ale run --no-checks",
     "1 problem; nothing was started.",
 )
