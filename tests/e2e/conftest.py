@@ -184,8 +184,10 @@ class Workshop:
         return run
 
     def lines(self, file: str = "episodes.jsonl", run: Path | None = None) -> list[dict[str, Any]]:
-        """A file of the run, each line whole."""
+        """A file of the run, each line whole; none before the run has written it."""
         path = (run or self.run) / file
+        if not path.exists():
+            return []
         # While a run writes, a reader may see the beginning of a line before its end.
         deadline = time.monotonic() + 300.0
         while (text := path.read_text()) and not text.endswith("\n"):
