@@ -64,7 +64,10 @@ def test_a_paused_run_starts_no_episode_until_it_is_resumed(workshop: Any, gate:
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 0)
     assert len(workshop.lines()) == 2
     assert state(workshop, "resume")["paused"] is False
-    assert running.ended().code == 0
+    ended = running.ended()
+    assert ended.code == 0
+    told = ended.out + ended.err
+    assert told.index("paused: no further episode") < told.index("resumed after a pause")
     assert len(workshop.lines()) == 6
     steered = [e for e in workshop.lines("events.jsonl") if e["event"] == "steered"]
     assert [steered[0]["action"], steered[-1]["action"]] == ["pause", "resume"]

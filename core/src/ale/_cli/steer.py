@@ -23,8 +23,8 @@ class _Action(click.Choice[str]):
 
 @click.command("steer")
 @click.argument("run", type=RUN)
-@click.argument("action", type=_Action(ACTIONS), default="state")
-@click.argument("to", required=False)
+@click.argument("action", type=_Action(ACTIONS), default="state", metavar="[ACTION]")
+@click.argument("to", required=False, metavar="[NUMBER|auto|EPISODE]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(run: Path, action: str, to: str | None, as_json: bool) -> None:
     """Pause, resume, slow down or end RUN while it runs, from another terminal.

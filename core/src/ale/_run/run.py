@@ -19,6 +19,7 @@ from ale._run.session import Session, StoppedEarlyError
 from ale._run.training import Training
 from ale.errors import InputError, StoreError
 from ale.protocols import Workers
+from ale.text import counted
 from ale.types import RunFinished, RunStarted
 
 ENDED_EARLY = {"drained": 4, "halted": 5}
@@ -122,7 +123,21 @@ class Run(Session):
         about = self._acted(action, to)
         self.control.changed()
         self.record_event("steered", action=action, **about, **self.control.state())
+        if action != "stop":  # which says so itself
+            self.report(self._told(action, **about))
         return self._state()
+
+    def _told(self, action: str, episode: str = "") -> str:
+        """What the user is told of an action that somebody else may have asked for."""
+        return {
+            "pause": "paused: no further episode starts until 'ale steer RUN resume'",
+            "resume": "resumed after a pause",
+            "concurrency": f"{counted(self.control.concurrency, 'episode')} at once, as was asked"
+            f"{' (auto)' if self.control.adaptive is not None else ''}",
+            "cancel": f"{episode}: cancelled, as was asked",
+            "evaluate": "the policy is evaluated after this step, as was asked",
+            "stop-after-step": "the run ends after this step, as was asked",
+        }[action]
 
     def _acted(self, action: str, to: int | str | None) -> dict[str, Any]:
         """Do it; what else the event says."""
