@@ -167,9 +167,11 @@ def client(catalog: Catalog, registry: Registry) -> TestClient:
 
 
 @contextmanager
-def serving(application: Any) -> Iterator[str]:
+def serving(application: Any, port: int = 0) -> Iterator[str]:
     """The URL of a server while the block runs."""
-    config = uvicorn.Config(application, port=0, log_level="critical", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        application, port=port, log_level="critical", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

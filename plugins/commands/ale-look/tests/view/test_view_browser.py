@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,10 @@ from ale.values import NAME, rates, write_values
 from ale_look.inspect.overview import overview
 from ale_look.view.bundle import write_bundle
 from ale_look.view.catalog import Catalog
+from ale_look.view.server import app
+from ale_openai_wire import Admission
 
-from .conftest import TOKEN, Page, attempt, begin_run, write_run
+from .conftest import TOKEN, Page, attempt, begin_run, serving, write_run
 
 HOSTILE = (
     "</script><script>document.title='owned';window.owned=1</script>"
@@ -69,6 +72,28 @@ def test_without_the_token_the_page_asks_for_it(page: Page, served: str) -> None
     page.value("document.querySelector('form').requestSubmit()")
     page.until("document.querySelector('#runs')")
     page.errors = [each for each in page.errors if "401" not in each]
+
+
+def test_a_server_that_has_ended_is_named_and_one_that_is_back_is_asked_again(
+    page: Page, catalog: Catalog, registry: Registry, runs: Path
+) -> None:
+    def made(token: str) -> Any:
+        return app(catalog, registry, token, Admission.at("127.0.0.1"))
+
+    with serving(made(TOKEN)) as url:
+        page.open(address(url, "/run/first"))
+        page.until("document.querySelectorAll('#episodes .line').length === 3")
+        page.until("document.querySelector('.dot.on')")
+    page.until("!document.querySelector('.dot.on')")
+    page.press("t")
+    page.reads("The server does not answer: is `ale view` still running?")
+    port = int(url.rpartition(":")[2])
+    with serving(made(TOKEN), port):
+        page.until("document.querySelector('canvas')")
+    page.until("!document.querySelector('.dot.on')")
+    with serving(made("another-token"), port):
+        page.until("document.querySelector('input[type=password]')")
+    page.errors = []
 
 
 def test_keys_move_between_turns_and_episodes(page: Page, served: str) -> None:

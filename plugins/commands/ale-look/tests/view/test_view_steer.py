@@ -250,6 +250,32 @@ def test_the_run_ends_after_the_step_that_it_is_in(page: Page, served: str, live
     page.until(f"!{PANEL}")
 
 
+def test_a_button_lets_the_run_find_how_many_run_and_shows_it(
+    page: Page, served: str, live: Live
+) -> None:
+    page.open(address(served, f"/run/{live.path.name}"))
+    press(page, "auto")
+    pressed = f"{PANEL}.querySelector('form button[aria-pressed=true]')"
+    page.until(pressed)
+    assert [(e["action"], e["auto"]) for e in live.events()] == [("concurrency", True)]
+    number = f"{PANEL}.querySelector('input[type=number]')"
+    page.value(f"{number}.focus(); {number}.select()")
+    page.press("3")
+    page.value(f"{number}.form.requestSubmit()")
+    page.until(f"!{pressed}")
+    assert (live.events()[-1]["concurrency"], live.events()[-1]["auto"]) == (3, False)
+
+
+def test_a_narrow_page_has_room_for_running_episodes(page: Page, served: str, live: Live) -> None:
+    page.resize(390)
+    page.open(address(served, f"/run/{live.path.name}"))
+    page.until(f"{PANEL}?.querySelector('summary')")
+    page.value(f"{PANEL}.querySelector('summary').click()")
+    page.until(f"{PANEL}.querySelectorAll('tbody tr').length === 2")
+    assert page.value(f"{PANEL}.querySelector('table').closest('.scroll') !== null")
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_why_a_running_run_can_not_be_steered_is_said(page: Page, served: str, live: Live) -> None:
     page.open(address(served, f"/run/{live.path.name}"))
     page.until(PANEL)

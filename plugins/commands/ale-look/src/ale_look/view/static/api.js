@@ -16,7 +16,9 @@ export class Refused extends Error {}
 const ask = async (path, signal, body) => {
   const token = localStorage.getItem(KEY);
   const headers = { ...(token && { Authorization: `Bearer ${token}` }), ...(body && { "Content-Type": "application/json" }) };
-  const answer = await fetch(`api/${path}`, { headers, signal, credentials: "omit", ...(body && { method: "POST", body: JSON.stringify(body) }) });
+  const answer = await fetch(`api/${path}`, { headers, signal, credentials: "omit", ...(body && { method: "POST", body: JSON.stringify(body) }) }).catch((error) => {
+    throw signal?.aborted ? error : new Error("The server does not answer: is `ale view` still running?");
+  });
   if (answer.status === 401) throw new Refused("the token is missing or wrong");
   return answer;
 };
@@ -63,18 +65,26 @@ export const episodesOf = async (key, signal) => {
   return rows;
 };
 
-// Calls `changed` with the keys of runs as they change, until the function that it returns is called.
-export const follow = (changed, connected) => {
+// Calls `changed` with the keys of runs as they change, until the function that it returns is called; `again` once a server
+// answers that was gone, and `refused` if it has another token.
+export const follow = (changed, connected, again, refused) => {
   const end = new AbortController();
   const listen = async () => {
+    let gone = false;
     while (!end.signal.aborted) {
       try {
         const answer = await ask("live", end.signal);
         if (!answer.ok) return;
-        await read(answer.body.getReader(), changed, () => connected(true));
+        await read(answer.body.getReader(), changed, () => {
+          connected(true);
+          if (gone) again();
+          gone = false;
+        });
       } catch (error) {
-        if (end.signal.aborted || error instanceof Refused) return;
+        if (end.signal.aborted) return;
+        if (error instanceof Refused) { refused(error); return; }
       }
+      gone = true;
       connected(false);
       await new Promise((done) => { setTimeout(done, 2000); });
     }

@@ -37,7 +37,7 @@ const chosen = ({ parts, query }, shared) => {
 
 const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["[, ]", "previous and next branch of an episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
   ["g, b", "mark an episode as good or bad; again takes it back", true], ["c, e", "write a note on the turn, on the episode", true],
-  ["u", "up: from an episode to its task, run, all runs"], ["?", "show or hide this"]];
+  ["u", "up: to the run, and from it to all runs"], ["?", "show or hide this"]];
 
 const up = ({ parts }) => {
   const [first, key, kind] = parts;
@@ -88,7 +88,8 @@ const App = () => {
       waiting = [];
       setChanges((was) => ({ ...was, ...Object.fromEntries(keys.map((key) => [key, (was[key] || 0) + 1])) }));
     }, 1000);
-    const end = follow((keys) => waiting.push(...keys), setConnected);
+    // What has changed while nobody answered is not told: what is shown is asked for again.
+    const end = follow((keys) => waiting.push(...keys), setConnected, () => waiting.push(parse().parts[1] || ""), setError);
     return () => { clearInterval(timer); end(); };
   }, [about]);
   useEffect(() => {

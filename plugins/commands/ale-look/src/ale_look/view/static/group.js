@@ -52,7 +52,7 @@ export const Task = ({ about, changes, run, task, query }) => {
   useEffect(() => {
     const end = new AbortController();
     document.title = visible(task);
-    episodesOf(run, end.signal).then((found) => setRows(found.filter((row) => row.task_id === task)), (problem) => { if (!end.signal.aborted) setError(problem); });
+    episodesOf(run, end.signal).then((found) => { setError(null); setRows(found.filter((row) => row.task_id === task)); }, (problem) => { if (!end.signal.aborted) setError(problem); });
     return () => end.abort();
   }, [run, task, changes[run]]);
   const kinds = useMemo(() => [...new Set((rows || []).map((row) => row.kind))].sort(), [rows]);

@@ -51,11 +51,12 @@ const Sure = ({ label, act, children }) => {
 const Concurrency = ({ state, steer }) => {
   const [text, set] = useState(null);
   const send = (event) => { event.preventDefault(); steer("concurrency", Number(text ?? state.concurrency)); set(null); };
-  return html`<form onSubmit=${send}><label>episodes at once <input type="number" min="1" step="1" required value=${text ?? state.concurrency} onInput=${(e) => set(e.target.value)} /></label> <button>Set</button></form>`;
+  return html`<form onSubmit=${send}><label>episodes at once <input type="number" min="1" step="1" required value=${text ?? state.concurrency} onInput=${(e) => set(e.target.value)} /></label> <button>Set</button>
+    <button type="button" aria-pressed=${state.auto} title="the run finds how many are worth it" onClick=${() => steer("concurrency", "auto")}>auto</button></form>`;
 };
 
-const Running = ({ episodes, steer }) => episodes.length > 0 && html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th><th></th></tr></thead><tbody>
-  ${episodes.map((each) => html`<tr key=${each.id}><td class="long">${each.id}</td><td>${each.stage}</td><td class="num">${seconds(each.seconds)}</td><td><${Sure} label=${`cancel ${each.id}`} act=${() => steer("cancel", each.id)}>Cancel<//></td></tr>`)}</tbody></table><//>`;
+const Running = ({ episodes, steer }) => episodes.length > 0 && html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><div class="scroll short" tabindex="0"><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th><th></th></tr></thead><tbody>
+  ${episodes.map((each) => html`<tr key=${each.id}><td class="long">${each.id}</td><td>${each.stage}</td><td class="num">${seconds(each.seconds)}</td><td><${Sure} label=${`cancel ${each.id}`} act=${() => steer("cancel", each.id)}>Cancel<//></td></tr>`)}</tbody></table></div><//>`;
 
 const said = (state) => [state.paused && "paused", state.stopping && "ending: no further episode starts", state.evaluates_after_step && "evaluates after this step", state.stops_after_step && "ends after this step"].filter(Boolean);
 
