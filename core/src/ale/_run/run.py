@@ -128,7 +128,7 @@ class Run(Session):
         return self._state()
 
     def _told(self, action: str, episode: str = "") -> str:
-        """What the user is told of an action that somebody else may have asked for."""
+        """Words for the user, of an action that somebody else may have asked for."""
         return {
             "pause": "paused: no further episode starts until 'ale steer RUN resume'",
             "resume": "resumed after a pause",
