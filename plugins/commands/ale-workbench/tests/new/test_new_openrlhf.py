@@ -55,6 +55,16 @@ def test_every_file_is_there(folder: Path) -> None:
     assert made == names
 
 
+def test_tasks_in_folders_are_prompts_too(folder: Path) -> None:
+    for name in ("more/words.yaml", "lines/task.yaml"):
+        (folder / "tasks" / name).parent.mkdir()
+        (folder / "tasks" / name).write_text(f"id: {name[:5]}\ngoal: Do it.\n")
+    (folder / "tasks" / "lines" / "fixture.yaml").write_text("a: 1\n")
+    subprocess.run([sys.executable, str(folder / "prompts.py")], check=True)
+    rows = map(json.loads, (folder / "prompts.jsonl").read_text().splitlines())
+    assert [row["label"] for row in rows] == ["count", "lines", "more/"]
+
+
 def launched(folder: Path) -> list[str]:
     """The arguments with which the launch line starts OpenRLHF."""
     (folder / "bin").mkdir()
