@@ -31,7 +31,7 @@ ALE = str(Path(sys.executable).parent / "ale")
 FIXED = (1, 2, 4, 8, 16, 32)
 TURNS = 4
 ANSWER_S, AT_ONCE, PER_S = 0.25, 12, 40.0
-EPISODES = {"commands": 60, "model": 240, "quota": 240}
+EPISODES = {"commands": 480, "model": 240, "quota": 240}
 AIM = 0.9
 BUSY = "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); done; echo x > done"
 
