@@ -14,7 +14,10 @@ from ale.types import CarriedChange, Score, replace
 
 SCOPE = Scope(
     workdir="/app",
-    names=lambda path: path in ("/etc/it.conf", "/usr/bin/grep", "/root/.bashrc", "/etc/gone"),
+    names=lambda path: (
+        path in ("/etc/it.conf", "/usr/bin/grep", "/root/.bashrc", "/etc/gone")
+        or path.startswith("/home/deploy/")
+    ),
     path=["/usr/bin", "/opt/bin"],
 )
 
@@ -66,6 +69,7 @@ def removed(path: str) -> CarriedChange:
 LINKS = ("/app/random", "/app/numpy", "/app/html")
 """To folders, of which two are packages."""
 SITE = "/usr/local/lib/python3.11/site-packages"
+ZONES = "/usr/share/zoneinfo"
 USERS = "/root/.local/lib/python3.11/site-packages"
 TOOLS = (
     added("/usr/local/bin/grep"),
@@ -124,6 +128,38 @@ TOOLS = (
     added("/app/.git/packed-refs"),
     changed("/app/.git/objects/ab/" + "c" * 38),
     added("/app/common/hooks/pre-commit"),
+    added("/app/calc/org/__init__.py"),
+    added("/app/calc/org/python/core.py"),
+    replace(added("/app/calc/org"), link="/srv/org"),
+    added("/app/whole/shallow"),
+    added("/app/make/GNUmakefile"),
+    added("/app/perl/.proverc"),
+    added("/app/build/CTestCustom.cmake"),
+    added("/app/.flake8"),
+    added("/app/.gitattributes"),
+    added("/app/lint/setup.cfg"),
+    added("/app/node_modules/acorn/index.js"),
+    replace(added("/app/node_modules/acorn"), link="../evil"),
+    added("/app/lib/minitest/autorun.rb"),
+    added("/app/lib/Test/More.pm"),
+    *(replace(added("/app/out"), link=f"/dev/{name}") for name in ("stdin", "fd/0")),
+    replace(changed("/etc/localtime"), link="/app/zone"),
+    replace(changed("/etc/localtime"), link=f"{ZONES}/gone"),
+    added("/etc/ld.so.cache"),
+    added("/usr/local/lib/libc.so.6"),
+    added("/usr/local/include/stdio.h"),
+    added("/home/me/.ssh/authorized_keys"),  # which no tests name
+    added("/home/deploy/.ssh/config"),
+    replace(added("/app/own/bin/python"), link="/app/evil"),
+    replace(added("/app/own/bin/python3"), link="/usr/bin/grep"),
+    replace(added("/app/own/bin/grep"), link="/usr/bin/python3"),
+    replace(added("/usr/bin/python"), link="python3"),
+    added("/app/elsewhere/pyvenv.cfg"),
+    added("/opt/pyvenv.cfg"),
+    added(f"{SITE}/unrecorded-1.dist-info/METADATA"),
+    added(f"{SITE}/planted-1.dist-info/METADATA"),
+    added(f"{SITE}/images-1.dist-info/METADATA"),
+    changed(f"{SITE}/mine-1.dist-info/METADATA"),
 )
 WORK = (
     added("/app/out.txt"),
@@ -153,13 +189,46 @@ WORK = (
     added("/app/plain/.git/packed-refs"),
     added("/app/plain/.git/objects/ab/" + "c" * 38),
     added("/app/bin/grep"),
+    added("/app/java/org/python/Main.java"),
+    added("/app/org"),
+    added("/app/images/.gitattributes"),
+    added("/app/cloned/.git/shallow"),
+    added("/app/made/GNUmakefile"),
+    added("/app/node_modules/mine/index.js"),
+    added("/app/vendor/gems/minitest-5/lib/minitest.rb"),
+    replace(added("/app/out"), link="/dev/null"),
+    replace(changed("/etc/localtime"), link=f"{ZONES}/Asia/Tokyo"),
+    added("/usr/local/lib/libmine.so.1"),
+    added("/usr/local/include/mine/it.h"),
+    added("/home/deploy/.ssh/authorized_keys"),
+    replace(added("/app/own/bin/python"), link="python3"),
+    replace(added("/app/own/bin/python3"), link="/usr/bin/python3"),
+    added("/app/own/pyvenv.cfg"),
+    added(f"{SITE}/mine-1.dist-info/METADATA"),
 )
 NUMPY = (
     *("/usr/lib/python3/dist-packages", "/usr/lib/python3/dist-packages/numpy"),
     *("/usr/bin/grep", "/opt/conda/bin", "/usr/lib", "/usr/lib/python3.6"),
     "/usr/lib/python3.6/oldmodule.py",
+    *("/usr/bin/python3", f"{ZONES}/Asia/Tokyo", "/app/whole/HEAD", "/usr/share/nodejs/acorn"),
+    *("/lib/x86_64-linux-gnu/libc.so.6", "/usr/include/stdio.h", f"{SITE}/of_images.py"),
+    "/opt/bin",
 )
 FILES = {
+    "/app/make/Makefile": b"",
+    "/app/lint/setup.cfg": b"[metadata]\nname = x\n[flake8]\nexclude = *\n",
+    "/app/.gitattributes": b"* text=auto\n.env -diff\n",
+    "/app/images/.gitattributes": b"# x binary\n*.png binary\n*.sh text eol=lf\n",
+    "/app/cloned/.git/HEAD": b"",
+    "/etc/ld.so.cache": b"not one",
+    "/app/own/pyvenv.cfg": b"home = /usr/bin\ninclude-system-site-packages = false\n",
+    "/app/elsewhere/pyvenv.cfg": b"home = /app/evil\n",
+    "/opt/pyvenv.cfg": b"home = /usr/bin\n",  # beside a folder of programs of the image's
+    f"{SITE}/mine-1.dist-info/RECORD": b"../../../bin/mine,,\nmine-1.dist-info/RECORD,,\nmine.py,,",
+    f"{SITE}/mine.py": b"",
+    f"{SITE}/planted-1.dist-info/RECORD": b"planted/__init__.py,,\npytest.py,,\n",
+    f"{SITE}/pytest.py": b"",
+    f"{SITE}/images-1.dist-info/RECORD": b"of_images.py,,\n",
     f"{SITE}/x.PTH": b"\xef\xbb\xbfimport os",
     f"{SITE}/plain.pth": b"/app/src\n",
     "/app/shown/__init__.py": b"",

@@ -120,3 +120,5 @@ def test_settings_that_decide() -> None:
     assert not git.decides(b"[core]\n\tfilemode = true\n[user]\n\tname = me\n")
     assert git.decides(b"[core]\n\tfileMode=false\n")
     assert git.decides(b'[diff "d"]\n\tcommand = true\n')
+    assert git.decides(b"[mailmap]\n\tfile = /app/names\n")
+    assert git.decides(b"[fsck]\n\tmissingEmail = ignore\n")

@@ -310,6 +310,7 @@ LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
         (cache(("libc.so.6", LIBC), ("libmine.so.1", "/opt/lib/libmine.so.1")), False),
         (b"ld.so-1.7.0 of before" + cache(("libc.so.6", LIBC)), False),
         (cache(("libc.so.6", "/tmp/x/libc.so.6")), True),
+        (cache(("libc.so.6", "/usr/bin/cmp")), True),
         (b"ld.so-1.7.0 of before" + cache(("libc.so.6", "/tmp/x/libc.so.6")), True),
         (cache(("libmine.so.1", "/tmp/x/it"), ("libc.so.6", "/tmp/x/it")), True),
         (cache(("libc.so.6", LIBC))[:60], True),

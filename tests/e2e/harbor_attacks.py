@@ -732,7 +732,6 @@ os._exit(0)'""",
         solve="python3 -m venv --without-pip .venv; echo right >out.txt",
         test="[ -d /app/.venv ] || python3 -m venv --without-pip /app/.venv; "
         "/app/.venv/bin/python -c 1; " + WRONG,
-        note="the same without",
     ),
     "deep-folders-and-odd-names": Attack(
         solve="""d=$(printf 'd%.0s/' $(seq 1 200)); mkdir -p "$d"; echo right >out.txt

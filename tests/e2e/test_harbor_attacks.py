@@ -9,10 +9,16 @@ from typing import Any
 import pytest
 
 from .harbor_attacks import ATTACKS, DAMAGE, HONEST, SYSTEM_WORK, Attack
+from .harbor_found import FOUND_BY_A_REVIEWER, SYSTEM_WORK_FOUND
 from .harbor_tasks import add, config, containers, outcomes, skip_without
 
 pytestmark = pytest.mark.engine
-KINDS = {"attack": ATTACKS, "honest": HONEST, "system": SYSTEM_WORK, "damage": DAMAGE}
+KINDS = {
+    "attack": {**ATTACKS, **FOUND_BY_A_REVIEWER},
+    "honest": {**HONEST, **SYSTEM_WORK_FOUND},
+    "system": SYSTEM_WORK,
+    "damage": DAMAGE,
+}
 SLOW = ("start-of-everything-blocked", "hook-of-apt", "done-after-the-time-is-up")
 QUICK = {
     kind: {name: attack for name, attack in list(attacks.items())[::3] if name not in SLOW}

@@ -20,7 +20,7 @@ _RUNS_OR_HIDES = re.compile(
     rb"fsmonitor|hookspath|external|textconv|filter|sshcommand|pager|editor|helper|include|proc"
     rb"|attributesfile|worktree|alias|command|program|driver|askpass|excludesfile|sparse"
     rb"|showuntracked|ignorestat|checkstat|ignoresubmodules|filemode\s*=\s*(?:false|no|off|0)"
-    rb"|insteadof|\bignore\s*=",
+    rb"|insteadof|\bignore\s*=|mailmap|\bfsck|hiderefs",
     re.IGNORECASE,
 )
 _HEAD: Final = struct.Struct(">4sII")

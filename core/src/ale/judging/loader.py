@@ -36,16 +36,16 @@ async def is_anothers(name: str, judge: Judge) -> bool:
 
 
 async def finds_anothers(judge: Judge) -> bool:
-    """Whether the loader's cache has a file that the image lacks for one of its libraries."""
+    """Whether the loader's cache has another file for one of the image's libraries: one that the
+    image lacks, or of another name."""
     cache = await content(CACHE, judge, _LONGEST)
     try:
         entries = list(_entries(cache))
     except (struct.error, ValueError, UnicodeDecodeError):
         return True
     for name, path in entries:
-        if not await has_any(judge, ("", "/usr"), path.lstrip("/")) and (
-            await is_anothers(name, judge)
-        ):
+        own = path.endswith(f"/{name}") and await has_any(judge, ("", "/usr"), path.lstrip("/"))
+        if not own and await is_anothers(name, judge):
             return True
     return False
 

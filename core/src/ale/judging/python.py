@@ -36,6 +36,10 @@ _INITS = tuple(
 _ALWAYS_SEARCHED = re.compile(
     r"(?:/usr(?:/local)?|/root/\.local|/home/[^/]+/\.local)/lib/python3[^/]*/(?:site|dist)-packages"
 )
+_TRIED = re.compile(
+    r".*/org(?:/python(?:/core)?)?(?P<file>(?:/__init__)?\.(?:[^/]+\.)?(?:py|pyc|so))?"
+)
+"""Files by which there is ``org.python.core``: `copy` and `pickle` import it if there is one."""
 _ENTRY_POINT = b"pytest11"
 _APPENDED = re.compile(r"append\(['\"]([^'\"]*)")
 _APPENDS = re.compile(
@@ -56,6 +60,12 @@ def module_at(path: str) -> tuple[str, str] | None:
     if module == "__init__" and dot:
         folder, module = posixpath.split(folder)
     return folder, module
+
+
+def is_tried(path: str, *, link: bool) -> bool:
+    """Whether Python's library imports it by a name that no Python has, if there is one."""
+    found = _TRIED.fullmatch(path)
+    return found is not None and (link or found["file"] is not None)
 
 
 async def is_found(path: str, judge: Judge) -> bool:

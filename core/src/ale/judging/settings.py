@@ -3,6 +3,7 @@
 import posixpath
 import re
 import tomllib
+from collections.abc import Sequence
 
 from ale.errors import SandboxError
 from ale.judging import git
@@ -10,18 +11,28 @@ from ale.protocols import Judge
 
 _SETTINGS = frozenset(
     {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}
-    | {"uv.toml", ".npmrc", ".Rprofile", ".Renviron"}
+    | {"uv.toml", ".npmrc", ".Rprofile", ".Renviron", ".proverc", ".rspec"}
+    | {"CTestCustom.cmake", "CTestCustom.ctest"}
+    | {".flake8", ".pylintrc", "pylintrc", ".shellcheckrc"}
 )
+_FIRST_OF_MAKE = {"GNUmakefile": ("makefile", "Makefile"), "makefile": ("Makefile",)}
+"""Files that make reads in place of others beside them."""
 _MAYBE_SETTINGS = frozenset({"pyproject.toml", "setup.cfg", "tox.ini"})
-_SECTION = re.compile(r"\s*\[\s*(?:tool:)?pytest\s*\]")
+_SECTION = re.compile(r"\s*\[\s*(?:(?:tool:)?pytest|flake8)\s*\]")
 _MAYBE = re.compile(rb"pytest|tool\.uv")
+_BINARY = rb"7z|a|bin|bmp|bz2|class|db|dll|docx?|eot|exe|gif|gz|ico|jar|jpe?g|mp[34]|o|pdf|png|so|"
+_BINARY += rb"sqlite3?|tar|tgz|ttf|webp|whl|woff2?|xlsx?|xz|zip"
+_SHOWS_NO_TEXT = re.compile(
+    rb"^(?!\s*#)(?!\s*\S+\.(?:" + _BINARY + rb")\s).*\s(?:-diff|binary)\s*", re.M | re.I
+)
+"""Attributes by which git shows no content of a file, which is none of the usual binary formats."""
 _OF_RUST = ("rust-toolchain", "rust-toolchain.toml")
 """Which may lead to any compiler, by its path."""
 _REPLACES_OBJECTS = re.compile(r"/(?:refs/replace/|objects/info/commit-graph)")
 """Files by which git shows another object, or history, than the one that is named."""
 _OF_CARGO = ("/.cargo/config.toml", "/.cargo/config")
 _CARGO = re.compile(rb"runner|wrapper|linker|rustc|rustdoc|flags|alias")
-UNREADABLE = b"import pytest11 hookspath runner /"
+UNREADABLE = b"import pytest11 hookspath runner / -diff"
 """Text that has whatever a setting is known by."""
 _LONGEST = 1 << 20
 _LONGEST_INDEX = 1 << 28
@@ -38,6 +49,10 @@ async def is_setting(path: str, judge: Judge) -> bool:
     _, name = posixpath.split(path)
     if name in _SETTINGS:
         return True
+    if name == ".gitattributes":
+        return _SHOWS_NO_TEXT.search(await content(path, judge)) is not None
+    if name in _FIRST_OF_MAKE:
+        return await _has_beside(path, _FIRST_OF_MAKE[name], judge)
     if name in _MAYBE_SETTINGS:
         return _has_section(name, await content(path, judge))
     if name == ".python-version" or name in _OF_RUST:  # also the path of any program
@@ -47,8 +62,15 @@ async def is_setting(path: str, judge: Judge) -> bool:
     return await is_setting_of_git(path, judge)
 
 
+async def _has_beside(path: str, names: Sequence[str], judge: Judge) -> bool:
+    for name in names:
+        if await judge.has(posixpath.join(posixpath.dirname(path), name)):
+            return True
+    return False
+
+
 def _has_section(name: str, data: bytes) -> bool:
-    """Whether there is a section that pytest or uv reads; also if that can't be told."""
+    """Whether there is a section that pytest, flake8 or uv reads; also if that can't be told."""
     if data == UNREADABLE:
         return True
     text = data.decode(errors="replace")
@@ -80,7 +102,9 @@ async def is_setting_of_git(path: str, judge: Judge) -> bool:
 
 async def _is_beside_objects(path: str, judge: Judge) -> bool:
     """Whether a file of a repository's own folder is a setting that decides."""
-    name = posixpath.basename(path)
+    folder, name = posixpath.split(path)
+    if name == "shallow":  # of a repository that was whole
+        return await judge.has(f"{folder}/HEAD", image=True)
     if name == "packed-refs":
         return b"refs/replace/" in await content(path, judge)
     if name in ("config", "config.worktree"):

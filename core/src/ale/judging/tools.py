@@ -13,8 +13,9 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-from ale.judging import loader, python
+from ale.judging import languages, loader, python
 from ale.judging.settings import content, is_setting
+from ale.judging.work import is_work
 from ale.protocols import Judge
 from ale.types import CarriedChange
 
@@ -42,6 +43,7 @@ _OBJECT = re.compile(r".*/objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/[^/]+)")
 """Files of git's, which never change."""
 _PACKAGE = re.compile(r"(?P<name>\w+)-.+\.(?:whl|tar\.gz|zip)")
 _MOST_LINKS = 40
+_OF_A_PROCESS = ("/proc", "/dev/stdin", "/dev/fd")
 PASSING = ("/tmp", "/var/tmp", "/var/cache", "/var/log", "/var/lib/apt/lists", "/run")  # noqa: S108
 """Folders that lose files by themselves."""
 _NEVER_NAMED = re.compile(r"/(?:s?bin|lib[^/]*|\.[^/]+)(?:/|$)|\.so(?:\.|$)|preload|profile|\.pth$")
@@ -121,7 +123,7 @@ async def tools_among(judge: Judge, scope: Scope) -> list[str]:
 
 
 def _leads_to_tests(path: str, links: Mapping[str, str], scope: Scope) -> bool:
-    """Whether a link leads to the tests, or to what a process knows of itself: its command line.
+    """Whether a link leads to the tests, or to what a process has: its command line, its input.
 
     Args:
         links: texts of all used links, by path.
@@ -149,7 +151,7 @@ def _leads_to_tests(path: str, links: Mapping[str, str], scope: Scope) -> bool:
         text = links[place]
         parts = text.split("/") + parts
         place, named = ("/" if text.startswith("/") else posixpath.dirname(place)), False
-    return any(is_below(place, folder) for folder in (*scope.own, "/proc"))
+    return any(is_below(place, folder) for folder in (*scope.own, *_OF_A_PROCESS))
 
 
 async def _is_tool(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
@@ -157,14 +159,16 @@ async def _is_tool(change: CarriedChange, judge: Judge, scope: Scope) -> bool:
     if change.kind == "removed":
         passing = any(is_below(path, place) for place in (scope.workdir, *PASSING))
         return not passing and not _is_named(path, scope)
+    if await is_work(change, judge, scope.path, scope.names):
+        return False
     if (site := python.SITE.fullmatch(path)) is not None:
         return await _is_tool_of_python(site["top"], change, judge)
-    if await is_setting(path, judge) or posixpath.basename(path) == "pyvenv.cfg":
+    if await is_setting(path, judge) or await languages.is_found_first(change, judge):
         return True
     never_changes = "/node_modules/" in path or _OBJECT.fullmatch(path)
     if (change.kind == "changed" and never_changes) or _HOME.match(path):
         return True
-    if await is_program_of_venv(path, judge):
+    if await _is_of_venv(path, judge):
         return True
     return not is_below(path, scope.workdir) and await _is_outside(change, judge, scope)
 
@@ -280,6 +284,10 @@ async def _places_of_packages(judge: Judge, scope: Scope) -> list[str]:
                 found.append(f"{base}/lib/{version}")  # of another version than this one
                 found += [f"{base}/lib/{version}/{kind}-packages" for kind in ("site", "dist")]
     return found
+
+
+async def _is_of_venv(path: str, judge: Judge) -> bool:
+    return posixpath.basename(path) == "pyvenv.cfg" or await is_program_of_venv(path, judge)
 
 
 async def is_program_of_venv(path: str, judge: Judge) -> bool:
