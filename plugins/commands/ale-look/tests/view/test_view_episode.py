@@ -215,6 +215,8 @@ def test_what_left_the_sandbox_is_shown_as_text(page: Page, served: str, runs: P
     page.value("document.querySelector('.egress').open = true")
     page.until("document.querySelectorAll('.egress tbody tr').length === 2")
     assert "3,456 B" in page.text()
+    page.resize(390)
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
     assert not page.value("window.owned || document.querySelectorAll('.egress img').length")
 
 

@@ -48,6 +48,10 @@ def test_a_file_from_disk_shows_the_run_its_tasks_and_its_episodes(page: Page, r
     page.open("about:blank")
     page.open(kept)
     page.until("document.querySelectorAll('.turn').length === 2")
+    page.press("?")
+    page.reads("show or hide this")
+    assert "search" not in page.text(), "a copy has none"
+    page.press("?")
     page.press("u")
     page.until("document.querySelector('#tasks')")
     page.press("u")

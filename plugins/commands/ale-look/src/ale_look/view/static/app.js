@@ -35,7 +35,7 @@ const chosen = ({ parts, query }, shared) => {
   return html`<${Run} ...${shared} run=${key} query=${query} />`;
 };
 
-const KEYS = [["/", "search"], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["[, ]", "previous and next branch of an episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
+const KEYS = [["/", "search", true], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["[, ]", "previous and next branch of an episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
   ["g, b", "mark an episode as good or bad; again takes it back", true], ["c, e", "write a note on the turn, on the episode", true],
   ["u", "up: to the run, and from it to all runs"], ["?", "show or hide this"]];
 
@@ -67,7 +67,7 @@ const Token = ({ retry }) => {
 };
 
 const Help = ({ close, live }) => html`<div class="help" role="dialog" aria-label="keys" onClick=${close}><table><tbody>
-  ${KEYS.filter(([, , writes]) => live || !writes).map(([key, what]) => html`<tr><td><kbd>${key}</kbd></td><td>${what}</td></tr>`)}</tbody></table></div>`;
+  ${KEYS.filter(([, , served]) => live || !served).map(([key, what]) => html`<tr><td><kbd>${key}</kbd></td><td>${what}</td></tr>`)}</tbody></table></div>`;
 
 const App = () => {
   const route = useRoute();

@@ -101,8 +101,8 @@ const Changes = ({ episode, jump }) => {
 };
 
 // What left the sandbox; the names are what a program in it asked for.
-const Egress = ({ egress: { said, rows } }) => (rows.length ? html`<${Fold} class="message egress" title=${`egress: ${said}`}><table><thead><tr>${["host", "address", "", "connections", "sent", "received", "why"].map((name) => html`<th>${name}</th>`)}</tr></thead><tbody>
-  ${rows.map((row) => html`<tr><td>${visible(row.host) || "(no name)"}:${row.port}</td><td>${row.address}</td><td>${row.outcome}</td><td class="number">${row.connections}</td><td class="number">${row.sent.toLocaleString()} B</td><td class="number">${row.received.toLocaleString()} B</td><td>${visible(row.why)}</td></tr>`)}</tbody></table><//>` : html`<p class="sub small">egress: ${said}</p>`);
+const Egress = ({ egress: { said, rows } }) => (rows.length ? html`<${Fold} class="message egress" title=${`egress: ${said}`}><div class="scroll" tabindex="0"><table><thead><tr>${[["host"], ["address"], [""], ["connections", "num"], ["sent", "num"], ["received", "num"], ["why"]].map(([name, kind]) => html`<th class=${kind}>${name}</th>`)}</tr></thead><tbody>
+  ${rows.map((row) => html`<tr><td class="long">${visible(row.host) || "(no name)"}:${row.port}</td><td>${row.address}</td><td>${row.outcome}</td><td class="num">${row.connections}</td><td class="num">${row.sent.toLocaleString()} B</td><td class="num">${row.received.toLocaleString()} B</td><td class="long">${visible(row.why)}</td></tr>`)}</tbody></table></div><//>` : html`<p class="sub small">egress: ${said}</p>`);
 
 // What the colours of chunks mean, and how the episode was cut.
 const Cut = ({ episode, columns: [first] }) => html`<div class="modes"><span>${episode.scheme ? `chunker ${episode.chunker}, credit ${episode.scheme}` : "not credited: a chunk per turn"}</span>
