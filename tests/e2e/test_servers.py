@@ -236,3 +236,38 @@ def test_a_program_that_is_not_installed_is_named_before_the_run(
         assert "the run's own servers can't be started" in ended.err
         assert f"is not installed in {environments}" in ended.err
         assert said in ended.err
+
+
+def test_two_runs_train_adapters_at_once_on_one_server_as_each_does_alone(
+    workshop: Any, config: str
+) -> None:
+    workshop.write("serve.yaml", {"llm": {"type": "policy", "tiny": TINY}})
+    lora = ("--set", "llm.type=servers", "--set", "trainer={lora: {r: 8}, lr: 0.02}")
+    agents = {
+        "one": (*lora, "--set", "llm.adapter=one"),
+        "two": (*lora, "--set", "llm.adapter=two", "--set", "tasks.seed=2"),
+    }
+    alone = {}
+    for name, given in agents.items():
+        workshop.succeeds(
+            "run", config, *given, "--set", "llm.start=1", "--set", f"run.name=alone-{name}"
+        )
+        alone[name] = workshop.runs[-1]
+    workshop.succeeds("engines", "start", "--config", "serve.yaml", "--name", "both", *PLACE)
+    there = ("--set", "llm.registry=registry", "--set")
+    running = [
+        workshop.start("run", config, *given, *there, f"run.name=both-{name}")
+        for name, given in agents.items()
+    ]
+    for each in running:
+        done = each.ended()
+        assert done.code == 0, done.text
+    workshop.succeeds("engines", "stop", "--all", *PLACE)
+    both = {
+        name: next(run for run in workshop.runs if f"both-{name}" in run.name) for name in agents
+    }
+    for name in agents:
+        assert workshop.sampled(both[name]) == workshop.sampled(alone[name])
+        assert len(trained(both[name])) > 0
+        assert trained(both[name]) == trained(alone[name])
+    assert trained(both["one"]) != trained(both["two"])
