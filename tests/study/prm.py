@@ -1,6 +1,6 @@
 """Credit from a process reward model on a toy with known values, over seeds, with controls.
 
-    python tests/study/prm.py --seeds 1 2 3 4 5     # writes docs/study/prm.csv
+    python tests/study/prm.py --seeds 1 2 3 4 5 6 7 8 9 10     # writes docs/study/prm.csv anew
 
 Runs and frozen model are those of configs/prm_toy.py. A head learns from one run, and the credit
 that its scores give to the other run is scored against the values of that; so is credit from a head

@@ -38,15 +38,20 @@ def logps(model: Any, ids: list[int]) -> list[float]:
     return [float(scores[i, token]) for i, token in enumerate(ids[1:])]
 
 
-async def test_a_tokens_ratio_is_of_the_last_pass_over_the_sampler(
-    make_llm: Callable[..., Any], lab: Any, tmp_path: Path
-) -> None:
-    """With two epochs the last pass is that of the weights after the first update."""
+def two_turns(lab: Any) -> Any:
+    """A batch of one episode, whose tokens are 1, 2, 7, 8, 9, 5, 6; 5 is an observation."""
     turns = [
         lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=[-1.0, -2.0, -3.0]),
         lab.TokenTurn(prompt=[1, 2, 7, 8, 9, 5], output=[6], logps=[-0.5]),
     ]
-    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns)))
+    return lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns)))
+
+
+async def test_a_tokens_ratio_is_of_the_last_pass_over_the_sampler(
+    make_llm: Callable[..., Any], lab: Any, tmp_path: Path
+) -> None:
+    """With two epochs the last pass is that of the weights after the first update."""
+    batch = two_turns(lab)
     once = make_llm()
     await trainer_of(once, None).step(batch)
     await trainer_of(make_llm(), tmp_path, epochs=2).step(batch)
@@ -60,11 +65,7 @@ async def test_a_tokens_ratio_is_of_the_last_pass_over_the_sampler(
 async def test_a_tokens_entropy_is_of_what_it_was_drawn_from(
     make_llm: Callable[..., Any], lab: Any, tmp_path: Path
 ) -> None:
-    turns = [
-        lab.TokenTurn(prompt=[1, 2], output=[7, 8, 9], logps=[-1.0, -2.0, -3.0]),
-        lab.TokenTurn(prompt=[1, 2, 7, 8, 9, 5], output=[6], logps=[-0.5]),
-    ]
-    batch = lab.batch_of(lab.credited(lab.TokenEpisode(turns=turns)))
+    batch = two_turns(lab)
     llm = make_llm()
     with torch.no_grad():
         scores = llm.policy.model(torch.tensor([[1, 2, 7, 8, 9, 5]])).logits[0].log_softmax(-1)
