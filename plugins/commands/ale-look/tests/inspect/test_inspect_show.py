@@ -177,6 +177,23 @@ def test_a_run_that_trains_is_shown_by_step_and_evaluation(
     )
 
 
+def test_a_row_of_a_step_has_the_return_and_the_kl_that_its_trainer_reports(
+    ale: Ale, write_trained: Write, tmp_path: Path
+) -> None:
+    path = write_trained(tmp_path / "run", steps=12)
+    assert "return" not in ale("show", str(path)).output
+    step = [each for each in RunReader(path).events() if each["event"] == "step_finished"][3]
+    for kl in ("kl_rollout", "kl_sampler", "kl"):
+        metrics = {**step["metrics"], "mean_return": 0.3125, kl: 0.0021}
+        with (path / "events.jsonl").open("a") as file:
+            file.write(json.dumps({**step, "metrics": metrics}) + "\n")
+        lines = [line.split() for line in ale("show", str(path)).output.splitlines()]
+        titles = ["step", "reward", "success", "return", "loss", "kl", "tokens", "broken"]
+        begin = next(i for i, line in enumerate(lines) if line[:8] == titles)
+        assert (lines[begin + 4][3], lines[begin + 4][5]) == ("0.312", "0.0021")
+        assert (lines[begin + 5][3], lines[begin + 5][5]) == ("-", "-")
+
+
 def test_groups_that_lack_an_episode_are_counted_once_for_each_step(
     ale: Ale, write_trained: Write, tmp_path: Path
 ) -> None:

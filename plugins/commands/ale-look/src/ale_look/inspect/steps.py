@@ -9,13 +9,17 @@ from ale.text import number, rate_line, sampling_name, table
 _MOST = 60
 """Rows of the table: those of a long run would scroll the summary away."""
 _METRICS = {
-    "reward": "mean_reward",
-    "success": "success",
-    "loss": "loss",
-    "tokens": "tokens_trained",
-    "broken": "broken",
+    "reward": ("mean_reward",),
+    "success": ("success",),
+    "return": ("mean_return",),
+    "loss": ("loss",),
+    "kl": ("kl_rollout", "kl_sampler", "kl"),
+    "tokens": ("tokens_trained",),
+    "broken": ("broken",),
 }
-"""Columns and the metrics that they show."""
+"""Columns and the metrics that they show: the first that a step has."""
+_IF_ANY = ("return", "kl")
+"""Columns that are left out where no step has their metric."""
 _WHOLE = ("tokens", "broken")
 
 
@@ -47,16 +51,21 @@ def steps_table(
     shown = numbers if every else numbers[-_MOST:]
     if more := len(numbers) - len(shown):
         yield f"{more:,} earlier steps; --all lists every step and task"
+    found = {step: {name: _value(name, steps[step]) for name in _METRICS} for step in shown}
+    had = {name for row in found.values() for name, value in row.items() if value is not None}
+    names = [name for name in _METRICS if name in had or name not in _IF_ANY]
     yield table(
-        ["step", *_METRICS, f"{evaluation} after it"],
-        [_row(step, steps[step], held_out.get(step + 1, "")) for step in shown],
-        right=range(len(_METRICS) + 1),
+        ["step", *names, f"{evaluation} after it"],
+        [
+            [str(step), *(_cell(name, row[name]) for name in names), held_out.get(step + 1, "")]
+            for step, row in found.items()
+        ],
+        right=range(len(names) + 1),
     )
 
 
-def _row(step: int, metrics: Mapping[str, float], held_out: str) -> list[str]:
-    values = ((name, metrics.get(metric)) for name, metric in _METRICS.items())
-    return [str(step), *(_cell(name, value) for name, value in values), held_out]
+def _value(name: str, metrics: Mapping[str, float]) -> float | None:
+    return next((metrics[each] for each in _METRICS[name] if each in metrics), None)
 
 
 def _cell(name: str, value: float | None) -> str:
@@ -64,6 +73,8 @@ def _cell(name: str, value: float | None) -> str:
         return "-"
     if name == "success":
         return f"{100 * value:.0f}%"
+    if name == "kl":
+        return f"{value:.3g}"
     return f"{value:,.0f}" if name in _WHOLE else number(value)
 
 
