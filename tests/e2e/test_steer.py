@@ -19,7 +19,10 @@ FINISH = {"calls": [{"name": "finish", "arguments": {"summary": "ok"}}]}
 
 def started(workshop: Any, script: Any, **run: Any) -> Any:
     workshop.task("t")
-    workshop.scripted({"default": script}, run={"rollouts": 6, "concurrency": 2, **run})
+    observers = run.pop("observers", [{"type": "console"}])
+    workshop.scripted(
+        {"default": script}, observers=observers, run={"rollouts": 6, "concurrency": 2, **run}
+    )
     running = workshop.start("run", "run.yaml")
     workshop.wait_for(lambda: workshop.runs and (workshop.runs[0] / NAMED).exists())
     return running
@@ -72,6 +75,22 @@ def test_a_paused_run_starts_no_episode_until_it_is_resumed(workshop: Any, gate:
     steered = [e for e in workshop.lines("events.jsonl") if e["event"] == "steered"]
     assert [steered[0]["action"], steered[-1]["action"]] == ["pause", "resume"]
     assert not (workshop.run / NAMED).exists()
+
+
+def test_observers_learn_what_was_asked_of_the_run(workshop: Any, gate: Path) -> None:
+    running = started(workshop, held(gate), observers=[{"type": "console"}, {"type": "audit"}])
+    workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
+    (episode, *_) = state(workshop)["episodes"]
+    state(workshop, "cancel", episode["id"])
+    state(workshop, "resume")
+    state(workshop, "concurrency", "3")
+    gate.touch()
+    assert running.ended().code == 3
+    told = [e for e in workshop.lines("audit.jsonl") if e["event"] == "run_steered"]
+    told = told[told.index(next(e for e in told if e["action"] == "cancel")) :]
+    assert [e["action"] for e in told] == ["cancel", "resume", "concurrency"]
+    assert (told[0]["episode"], told[0]["paused"]) == (episode["id"], True)
+    assert (told[2]["concurrency"], told[2]["paused"]) == (3, False)
 
 
 def test_another_concurrency_holds_at_once(workshop: Any, gate: Path) -> None:

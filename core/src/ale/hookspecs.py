@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         EvaluationFinished,
         RunFinished,
         RunStarted,
+        RunSteered,
         StepFinished,
     )
 
@@ -184,6 +185,11 @@ def ale_step_finished(event: StepFinished) -> None:
 @hookspec
 def ale_evaluation_finished(event: EvaluationFinished) -> None:
     """Called after each evaluation; only with a section ``evaluation``."""
+
+
+@hookspec
+def ale_run_steered(event: RunSteered) -> None:
+    """Called after each action of `ale steer`, or of the page of `ale view`, on the run."""
 
 
 @hookspec

@@ -20,7 +20,7 @@ from ale._run.training import Training
 from ale.errors import InputError, StoreError
 from ale.protocols import Workers
 from ale.text import counted
-from ale.types import RunFinished, RunStarted
+from ale.types import RunFinished, RunStarted, RunSteered
 
 ENDED_EARLY = {"drained": 4, "halted": 5}
 """Exit status of a run whose budget is spent, or that was asked to stop; of one that a rule
@@ -123,9 +123,23 @@ class Run(Session):
         about = self._acted(action, to)
         self.control.changed()
         self.record_event("steered", action=action, **about, **self.control.state())
+        self._notify_steered(action, **about)
         if action != "stop":  # which says so itself
             self.report(self._told(action, **about))
         return self._state()
+
+    def _notify_steered(self, action: str, episode: str | None = None) -> None:
+        control = self.control
+        event = RunSteered(
+            run_id=self.context.run_id,
+            action=action,
+            episode=episode,
+            paused=control.paused,
+            concurrency=control.concurrency,
+            auto=control.adaptive is not None,
+            at=self.context.clock(),
+        )
+        self.observers.notify("ale_run_steered", event)
 
     def _told(self, action: str, episode: str = "") -> str:
         """Words for the user, of an action that somebody else may have asked for."""

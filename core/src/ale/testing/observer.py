@@ -33,6 +33,7 @@ from ale.types import (
     Failure,
     RunFinished,
     RunStarted,
+    RunSteered,
     Stage,
     StepFinished,
     StepReport,
@@ -40,7 +41,13 @@ from ale.types import (
 )
 
 Event = (
-    RunStarted | EpisodeStage | EpisodeFinished | StepFinished | EvaluationFinished | RunFinished
+    RunStarted
+    | EpisodeStage
+    | EpisodeFinished
+    | StepFinished
+    | EvaluationFinished
+    | RunSteered
+    | RunFinished
 )
 
 HOOKS = {
@@ -49,6 +56,7 @@ HOOKS = {
     EpisodeFinished: "ale_episode_finished",
     StepFinished: "ale_step_finished",
     EvaluationFinished: "ale_evaluation_finished",
+    RunSteered: "ale_run_steered",
     RunFinished: "ale_run_finished",
 }
 STAGES: Sequence[Stage] = ("queued", "sandbox", "setup", "agent", "grading", "teardown")
@@ -105,6 +113,11 @@ def finished(directory: Path, outcome: str = "completed") -> RunFinished:
         mean_reward=None,
         seconds=1.0,
     )
+
+
+def steered(action: str, *, paused: bool = False, concurrency: int = 4) -> RunSteered:
+    """An action of `ale steer`."""
+    return RunSteered(run_id="run-1", action=action, paused=paused, concurrency=concurrency)
 
 
 def stages(number: int, upto: Stage = "teardown") -> Iterator[Event]:
@@ -187,6 +200,17 @@ def stories(directory: Path) -> Mapping[str, Sequence[Event]]:
             *stages(0, "agent"),
             *stages(1, "queued"),
             finished(directory, "cancelled"),
+        ],
+        "steered": [
+            started(directory),
+            *stages(0, "agent"),
+            steered("pause", paused=True),
+            ended(0, 1.0),
+            steered("resume"),
+            steered("concurrency", concurrency=2),
+            *episodes(range(3, 5)),
+            steered("stop"),
+            finished(directory, "drained"),
         ],
         "failed at once": [started(directory), finished(directory, "failed")],
     }

@@ -20,6 +20,7 @@ from ale.types.event import (
     EvaluationFinished,
     RunFinished,
     RunStarted,
+    RunSteered,
     StepFinished,
 )
 from ale.types.job import Job, RunSpec
@@ -121,6 +122,7 @@ __all__ = [
     "RunFinished",
     "RunSpec",
     "RunStarted",
+    "RunSteered",
     "Sampling",
     "SandboxFeature",
     "SandboxInfo",

@@ -86,6 +86,25 @@ class EvaluationFinished:
 
 
 @record
+class RunSteered:
+    """A person or a program has asked something of the run: `ale steer`, `ale view`."""
+
+    run_id: str
+    action: str
+    """As `ale steer` has it: ``pause``, ``resume``, ``concurrency``, ``cancel``, ``evaluate``,
+    ``stop-after-step`` or ``stop``."""
+    episode: str | None = None
+    """The id of the one to be cancelled."""
+    paused: bool
+    """No further episode starts, now that it is done."""
+    concurrency: int
+    """Most episodes at once."""
+    auto: bool = False
+    """The run changes this number by itself."""
+    at: float = 0.0
+
+
+@record
 class RunFinished:
     """The run has ended. The last event."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from ale.errors import AleError
 from ale.testing.builders import episode, turn
-from ale.testing.observer import ObserverContract
+from ale.testing.observer import ObserverContract, steered
 from ale.testing.waiting import wait_for
 from ale.types import (
     EpisodeFinished,
@@ -93,13 +93,16 @@ async def test_what_a_training_run_tells_is_there_too(server: Server) -> None:
     publisher.ale_evaluation_finished(
         EvaluationFinished(step=5, policy_version=5, mean_reward=0.75, **counts)
     )
+    publisher.ale_run_steered(steered("pause", paused=True))
     publisher.ale_run_finished(finished("trains"))
-    _, step, evaluation, _ = await events_of(server, "trains")
+    _, step, evaluation, asked, _ = await events_of(server, "trains")
     assert step["event"] == "ale_step_finished"
     assert (step["report"]["step"], step["report"]["metrics"]) == (4, {"loss": 0.25})
     assert evaluation["event"] == "ale_evaluation_finished"
     assert {name: evaluation[name] for name in counts} == counts
     assert evaluation["mean_reward"] == 0.75
+    assert asked["event"] == "ale_run_steered"
+    assert (asked["action"], asked["paused"]) == ("pause", True)
 
 
 async def test_an_event_that_is_larger_than_a_message_goes_by_the_object_store(

@@ -22,6 +22,7 @@ from ale.testing.observer import (
     report,
     stages,
     started,
+    steered,
 )
 from ale.types import Task
 from ale_observe_audit.chain import NAME
@@ -101,6 +102,14 @@ def test_every_event_is_a_line(run: Path) -> None:
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
     stored = [line["reward"] for line in lines if line["event"] == "episode_finished"]
     assert stored == [1.0, 1.0, None, 1.0]
+
+
+def test_what_a_person_asked_of_the_run_is_a_line(tmp_path: Path) -> None:
+    manager = register(build())
+    notify(manager, [started(tmp_path), steered("pause", paused=True), finished(tmp_path)])
+    line = json.loads((tmp_path / NAME).read_text().splitlines()[1])
+    assert (line["event"], line["action"], line["paused"]) == ("run_steered", "pause", True)
+    assert (line["episode"], line["concurrency"], line["auto"]) == (None, 4, False)
 
 
 def test_an_event_is_on_disk_when_its_hook_returns(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ale.testing.observer import ended, evaluated, report, started
+from ale.testing.observer import ended, evaluated, report, started, steered
 from ale.types import (
     EpisodeFinished,
     EpisodeStage,
@@ -258,7 +258,7 @@ def training(n_episodes: int | None, *, steps: int = 14) -> Progress:
 
 def stepped(number: int) -> StepFinished:
     metrics = {"success": 0.25, "mean_reward": 0.425, "seconds": 9.0, "tokens_trained": 32.0}
-    metrics |= {"loss": -1.5, "broken": 1}
+    metrics |= {"loss": -1.5, "broken": 1, "mean_return": 0.31, "kl_rollout": 0.0021}
     return StepFinished(report=StepReport(step=number, policy_version=number, metrics=metrics))
 
 
@@ -275,7 +275,7 @@ def test_a_training_run_shows_its_steps_with_their_total_and_the_time_left() -> 
     assert shown[0].startswith("3 episodes, 3 steps of 14 21%")
     assert "1m48s left" in shown[0]
     assert shown[2].startswith(
-        "step 2 (3 of 14)  reward 0.425  success 0.25  loss -1.5  tokens 32  broken 1"
+        "step 2 (3 of 14)  reward 0.425  success 25%  return 0.31  loss -1.5  kl 0.0021"
     )
     assert ", step 2 (3 of 14), " in layout.update(progress, 32.0)
 
@@ -285,12 +285,38 @@ def test_each_finished_step_has_a_plain_line_once() -> None:
     progress.finish_step(stepped(0), 8.0)
     progress.finish_step(stepped(1), 20.0)
     made = [layout.step_line(progress, each, 20.0) for each in progress.take_steps()]
-    facts = "reward 0.425, success 0.25, loss -1.5, tokens 32, broken 1"
+    facts = "reward 0.425, success 25%, return 0.31, loss -1.5, kl 0.0021, tokens 32, broken 1"
     assert made == [
         f"step 0 (1 of 14): {facts}, 8s, 2m00s left",
         f"step 1 (2 of 14): {facts}, 12s, 2m00s left",
     ]
     assert progress.take_steps() == []
+
+
+def test_the_time_of_a_pause_is_no_time_per_episode() -> None:
+    progress = half_way()
+    enter(progress, 3, "agent", 60.0)
+    progress.steer(steered("pause", paused=True), 70.0)
+    assert lines(progress, 75.0)[0].split("  ")[-3:] == ["paused", "1m15s left", "1m15s so far"]
+    progress.finish(ended(3, 1.0), 80.0)  # it ran until then, so that this is time of work
+    assert progress.left_s(3600.0) == 2 * 80 / 4
+    assert "paused, 40s left, 1h00m so far, 0 running" in layout.update(progress, 3600.0)
+    progress.steer(steered("resume"), 3600.0)
+    assert progress.left_s(3600.0) == 2 * 80 / 4
+    assert "40s left, 3.0/min, 1h00m so far" in layout.update(progress, 3600.0)
+    progress.finish(ended(4, 1.0), 3620.0)
+    assert progress.left_s(3620.0) == 100 / 5
+
+
+def test_the_time_of_a_pause_is_no_time_per_step() -> None:
+    progress = training(None)
+    progress.finish_step(stepped(0), 10.0)
+    progress.steer(steered("pause", paused=True), 15.0)
+    assert "2m05s left" in lines(progress, 1000.0, 120)[0]
+    progress.steer(steered("resume"), 1015.0)
+    progress.finish_step(stepped(1), 1020.0)
+    made = [layout.step_line(progress, each, 1020.0) for each in progress.take_steps()]
+    assert made[1].endswith("10s, 2m00s left")
 
 
 def test_an_episode_in_the_place_of_a_broken_one_is_one_more() -> None:

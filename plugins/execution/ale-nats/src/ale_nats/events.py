@@ -26,6 +26,7 @@ from ale.types import (
     EvaluationFinished,
     RunFinished,
     RunStarted,
+    RunSteered,
     StepFinished,
 )
 from ale_nats.connection import Link, connected
@@ -81,6 +82,11 @@ class EventPublisher:
     def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
         """Publish it."""
         self._send("ale_evaluation_finished", event)
+
+    @hookimpl
+    def ale_run_steered(self, event: RunSteered) -> None:
+        """Publish it."""
+        self._send("ale_run_steered", event)
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:

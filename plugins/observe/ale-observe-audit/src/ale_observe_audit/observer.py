@@ -15,6 +15,7 @@ from ale.types import (
     EvaluationFinished,
     RunFinished,
     RunStarted,
+    RunSteered,
     StepFinished,
 )
 from ale_observe_audit.chain import NAME, Chain
@@ -133,6 +134,11 @@ class Auditor:
     def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
         """Write its result."""
         self._append("evaluation_finished", event.at, **_facts(event, "at"))
+
+    @hookimpl
+    def ale_run_steered(self, event: RunSteered) -> None:
+        """Write what was asked of the run."""
+        self._append("run_steered", event.at, **_facts(event, "at"))
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:

@@ -96,8 +96,8 @@ def _odd(progress: Progress) -> list[Text]:
 
 def _times(progress: Progress, now: float) -> list[Text]:
     """Time left, rate and elapsed time, most important first."""
-    parts: list[Text] = []
-    left, rate = progress.left_s(now), progress.rate.per_s(now)
+    parts = [_text(("paused", "bold yellow"))] if progress.paused else []
+    left, rate = progress.left_s(now), progress.per_s(now)
     if left is not None:
         parts.append(_text((duration(left), "bold"), (" left", "dim")))
     if rate is not None:
@@ -142,12 +142,17 @@ def _step(progress: Progress, width: int) -> list[Text]:
 _FIRST = {
     "mean_reward": "reward",
     "success": "success",
+    "mean_return": "return",
     "loss": "loss",
+    "kl_rollout": "kl",
+    "kl_sampler": "kl",
+    "kl": "kl",
     "tokens_trained": "tokens",
     "broken": "broken",
     "groups_short": "short groups",
 }
-"""Metrics that are shown first, and how they are called here."""
+"""Metrics that are shown first, and how they are called here. That of the KL to the policy that
+sampled depends on the trainer."""
 _IF_ANY = ("groups_short",)
 """Metrics that are not shown if they are 0."""
 
@@ -157,7 +162,11 @@ def _metrics(metrics: Mapping[str, float], *, others: bool = True) -> list[tuple
     metrics = {k: value for k, value in metrics.items() if value or k not in _IF_ANY}
     known = [(short, metrics[name]) for name, short in _FIRST.items() if name in metrics]
     more = [(name, value) for name, value in metrics.items() if name not in _FIRST and others]
-    return [(name, f"{value:.4g}") for name, value in (*known, *more)]
+    return [(name, _value(name, value)) for name, value in (*known, *more)]
+
+
+def _value(name: str, value: float) -> str:
+    return f"{100 * value:.0f}%" if name == "success" else f"{value:.4g}"
 
 
 def _of(progress: Progress) -> str:

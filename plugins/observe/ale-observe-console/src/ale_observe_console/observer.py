@@ -11,6 +11,7 @@ from ale.types import (
     EvaluationFinished,
     RunFinished,
     RunStarted,
+    RunSteered,
     StepFinished,
 )
 from ale_observe_console.options import ConsoleOptions
@@ -88,6 +89,11 @@ class Console:
     def ale_evaluation_finished(self, event: EvaluationFinished) -> None:
         """Keep the result for display."""
         self._change(lambda progress: progress.finish_evaluation(event))
+
+    @hookimpl
+    def ale_run_steered(self, event: RunSteered) -> None:
+        """Note whether it is paused."""
+        self._change(lambda progress: progress.steer(event, self._monotonic()))
 
     @hookimpl
     def ale_run_finished(self, event: RunFinished) -> None:

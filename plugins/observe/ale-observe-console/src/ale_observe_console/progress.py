@@ -12,6 +12,7 @@ from ale.types import (
     EvaluationFinished,
     RunFinished,
     RunStarted,
+    RunSteered,
     Stage,
     StepFinished,
     StepReport,
@@ -70,7 +71,7 @@ class FinishedStep:
 
     report: StepReport
     seconds: float
-    """Since the step before it, or since the start."""
+    """Since the step before it, or since the start, without pauses."""
 
 
 @define(kw_only=True)
@@ -91,7 +92,7 @@ class Progress:
     running: dict[str, Running]
     step: StepReport | None = None
     step_at: float
-    """When the last step finished; at first, when the run started."""
+    """When the last step finished, on the clock of `worked`; at first, when the run started."""
     n_steps_here: int = 0
     """Steps that finished since this process began."""
     unwritten: list[FinishedStep] = field(factory=list)
@@ -108,6 +109,12 @@ class Progress:
     evaluations: dict[float | None, list[EvaluationFinished]] = field(factory=dict)
     """The first and the last one of each temperature."""
     finished: RunFinished | None = None
+    paused: bool = False
+    """No further episode starts."""
+    _stands_since: float | None = None
+    """When the clock of `worked` has stopped."""
+    _stood_s: float = 0.0
+    """How long it stood before."""
 
     @classmethod
     def start(cls, event: RunStarted, now: float) -> "Progress":
@@ -146,23 +153,48 @@ class Progress:
         planned = self.started.n_episodes
         return None if planned is None else planned + self.n_in_place
 
+    def steer(self, event: RunSteered, now: float) -> None:
+        """Note whether the run is paused."""
+        self.paused = event.paused
+        self._stand_or_go(now)
+
+    def _stand_or_go(self, now: float) -> None:
+        """Stop the clock of `worked`, or start it again."""
+        stands = self.paused and not self.running
+        if stands and self._stands_since is None:
+            self._stands_since = now
+        elif not stands and self._stands_since is not None:
+            self._stood_s += now - self._stands_since
+            self._stands_since = None
+
+    def worked(self, now: float) -> float:
+        """`now` on a clock that stands while the run is paused and no episode runs."""
+        return (now if self._stands_since is None else self._stands_since) - self._stood_s
+
+    def per_s(self, now: float) -> float | None:
+        """Episodes per second; None before the first one, and in a pause."""
+        return None if self.paused else self.rate.per_s(self.worked(now))
+
     def enter(self, event: EpisodeStage, now: float) -> None:
         """Note the stage of an episode; a queued one is not running."""
         known = self.running.get(event.episode_id)
         if event.stage == "queued" or (known is None and event.stage == "teardown"):
             self.running.pop(event.episode_id, None)  # a late teardown must not revive it
+            self._stand_or_go(now)
             return
         self.running[event.episode_id] = Running(
             episode_id=event.episode_id,
             stage=event.stage,
             since=now if known is None else known.since,
         )
+        self._stand_or_go(now)
 
     def finish(self, event: EpisodeFinished, now: float) -> None:
         """Count an episode that is on disk."""
-        self.running.pop(event.episode.id, None)
         self.n_done += 1
-        self.rate.add(now)
+        self.rate.add(self.worked(now))
+        self.running.pop(event.episode.id, None)
+        self._stand_or_go(now)
         reward = event.episode.reward
         if event.episode.split == "evaluation":
             return
@@ -182,8 +214,9 @@ class Progress:
     def finish_step(self, event: StepFinished, now: float) -> None:
         """Keep the trainer's last report; note a step that made no update."""
         self.step = event.report
-        self.unwritten.append(FinishedStep(report=event.report, seconds=now - self.step_at))
-        self.step_at = now
+        at = self.worked(now)
+        self.unwritten.append(FinishedStep(report=event.report, seconds=at - self.step_at))
+        self.step_at = at
         self.n_steps_here += 1
         step, updates = event.report.step, event.report.metrics.get("updates")
         groups = [rewards for (at, _, _), rewards in self.groups.items() if at == step]
@@ -228,8 +261,9 @@ class Progress:
 
     def left_s(self, now: float) -> float | None:
         """Seconds until the last episode at the current rate, or, where their number is decided
-        during the run, until the last step; None if unknown.
+        during the run, until the last step; None if unknown. It stands still in a pause.
         """
+        now = self.worked(now)
         rate = self.rate.per_s(now)
         if self.started.n_episodes is None:
             if self.steps is None or not self.n_steps_here:
