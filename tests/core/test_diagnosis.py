@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from ale.runs import Causes, Index, learning
+from ale.runs import Causes, Index, adapted, learning
 from ale.testing.builders import episode
 from ale.text import counted, size
 from ale.types import Episode, Failure
@@ -109,6 +109,44 @@ def test_a_step_whose_gradient_was_0_is_said_to_have_had_no_token_left() -> None
 
 def test_a_trainer_that_reports_no_updates_gets_no_warning() -> None:
     assert learning([step(0, rows=8)], index((0, 1.0))).warning() is None
+
+
+FOUND: dict[str, Any] = {
+    "event": "concurrency",
+    "before": 8,
+    "limit": 16,
+    "proved": 16,
+    "why": "1.9 times the throughput",
+}
+
+
+def asked(to: int, *, auto: bool = False) -> dict[str, Any]:
+    return {"event": "steered", "action": "concurrency", "concurrency": to, "auto": auto}
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([], None),
+        ([FOUND], "16 at once  (8 to 16 were tried, in 1 change; 1.9 times the throughput)"),
+        ([asked(3)], "3 at once, as was asked"),
+        ([FOUND, asked(3)], "3 at once, as was asked  (auto had come to 16)"),
+        ([FOUND, asked(3), {**asked(3), "action": "pause"}], "3 at once, as was asked"),
+        ([FOUND, asked(3, auto=True)], "3 at once, with which auto begins"),
+        ([asked(3, auto=True), FOUND], "16 at once  ("),
+        ([FOUND, asked(3), {"event": "run_resumed"}], "16 at once  ("),
+        ([asked(3), {"event": "run_resumed"}], None),
+        (
+            [FOUND, {"event": "config_changed", "changes": {"run.concurrency": {"now": 4}}}],
+            None,
+        ),
+    ],
+)
+def test_the_number_of_episodes_at_once_that_holds(
+    events: list[dict[str, Any]], said: str | None
+) -> None:
+    found = adapted(events)
+    assert found is said is None or str(found).startswith(str(said))
 
 
 def test_numbers_are_counted_in_words_and_bytes_have_a_unit() -> None:

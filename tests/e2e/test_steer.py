@@ -366,6 +366,28 @@ def test_a_number_ends_auto_and_auto_begins_again(workshop: Any, gate: Path) -> 
     assert len(workshop.lines()) == 20
 
 
+def test_the_number_that_holds_is_shown(workshop: Any, gate: Path) -> None:
+    """A number that somebody has fixed is not what `auto` found, and auto again finds another."""
+    script = [*[{"shell": f"flock {workshop.folder}/slot sleep 0.02"}] * 3, *held(gate)]
+    running = started(workshop, script, concurrency="auto", rollouts=60)
+    workshop.wait_for(lambda: changes(workshop), 60)
+
+    def shown() -> str:
+        lines = workshop.succeeds("show", str(workshop.run)).out.splitlines()
+        return next(line for line in lines if line.startswith("concurrency"))
+
+    assert " at once  (" in shown()
+    state(workshop, "concurrency", "3")
+    assert shown().startswith("concurrency  3 at once, as was asked  (auto had come to ")
+    state(workshop, "pause")
+    assert shown().startswith("concurrency  3 at once, as was asked")
+    found = state(workshop, "concurrency", "auto")["concurrency"]
+    assert shown().startswith(f"concurrency  {found} at once, with which auto begins")
+    gate.touch()
+    state(workshop, "resume")
+    assert running.ended().code == 0
+
+
 def test_any_concurrency_samples_the_same_episodes_for_each_step(workshop: Any) -> None:
     """What a step learns from depends on no number of episodes at once."""
     for name in "abc":

@@ -162,11 +162,36 @@ def short_groups(events: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def adapted(events: Iterable[Mapping[str, Any]]) -> str | None:
-    """The number that ``run.concurrency: auto`` has found, for people; None if none was changed."""
-    changes = [event for event in events if event.get("event") == "concurrency"]
-    if not changes:
-        return None
-    last, limits = changes[-1], [each["limit"] for each in changes]
+    """The number of episodes at once that holds, for people; None if it is the config's.
+
+    ``run.concurrency: auto`` has found it, or a person has asked for it while the run ran.
+
+    Args:
+        events: the run's.
+    """
+    changes: list[Mapping[str, Any]] = []
+    asked: Mapping[str, Any] | None = None
+    for event in events:
+        name = event.get("event")
+        if name == "concurrency":
+            changes.append(event)
+        elif name == "steered" and event["action"] == "concurrency":
+            asked = event
+            changes = [] if event["auto"] else changes
+        elif name == "run_resumed":
+            asked = None  # it begins with the config's
+        elif name == "config_changed" and "run.concurrency" in event["changes"]:
+            changes = []
+    if asked is not None and not asked["auto"]:
+        had = f"  (auto had come to {changes[-1]['proved']})" if changes else ""
+        return f"{asked['concurrency']} at once, as was asked{had}"
+    if changes:
+        return _found(changes)
+    return None if asked is None else f"{asked['concurrency']} at once, with which auto begins"
+
+
+def _found(changes: Sequence[Mapping[str, Any]]) -> str:
+    last, limits = changes[-1], {each[name] for each in changes for name in ("before", "limit")}
     between = f"{min(limits)} to {max(limits)} were tried, in {counted(len(changes), 'change')}"
     return f"{last['proved']} at once  ({between}; {last['why']})"
 

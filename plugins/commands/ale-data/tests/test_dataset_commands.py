@@ -148,6 +148,16 @@ def test_what_a_person_has_marked_is_imitated_and_preferred(ale: Ale) -> None:
     assert (row["chosen"][0]["content"], row["rejected"][0]["content"]) == ("Bad.", "Good.")
 
 
+def test_without_a_verdict_it_is_said_how_they_are_made(ale: Ale) -> None:
+    result = ale("data", "collect", "runs", "--verdicts", "--out", "marked.jsonl")
+    assert rows("marked.jsonl") == []
+    assert "ale view runs" in result.stderr
+    assert "ale.runs.add_note" in result.stderr
+    add_note(Path("runs/one"), Note(id="a", at=9e9, episode="0-demo-0", verdict="bad"))
+    result = ale("data", "collect", "runs", "--verdicts", "--out", "marked.jsonl")
+    assert result.stderr == ""
+
+
 def test_tools_are_put_into_the_rows(ale: Ale) -> None:
     Path("tools.json").write_text('[{"function": {"name": "shell"}}]')
     ale("data", "collect", "runs/one", "--out", "raw.jsonl", "--tools", "tools.json")

@@ -92,9 +92,12 @@ def collect(
     from ale_rows import read_tools
 
     specs = None if tools is None else read_tools(tools)
-    _print(
-        collected(runs, out, split=split, broken=broken, tools=specs, verdicts=verdicts)  # type: ignore[arg-type]
-    )
+    report = collected(runs, out, split=split, broken=broken, tools=specs, verdicts=verdicts)  # type: ignore[arg-type]
+    _print(report)
+    if verdicts and not (report.notes["marked good"] or report.notes["marked bad"]):
+        where = " ".join(map(str, runs)) if len(runs) == 1 else "FOLDER"
+        message = f"No episode is marked: 'ale view {where}' shows them, with the keys g for good "
+        click.echo(f"{message}and b for bad; programs mark them by ale.runs.add_note.", err=True)
 
 
 @data.command("score")

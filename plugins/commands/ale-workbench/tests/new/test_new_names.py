@@ -4,6 +4,7 @@ import pytest
 
 from ale_workbench.new.kinds import KINDS, kind_named
 from ale_workbench.new.names import Names, names
+from ale_workbench.new.workspaces import WORKSPACES
 
 CRITERION = KINDS["criterion"]
 
@@ -100,9 +101,22 @@ def test_a_kind_is_found_by_its_name_in_configs_and_in_prose(name: str, kind: st
     assert kind_named(name) is KINDS[kind]
 
 
+def test_all_that_can_be_written_is_listed_for_a_kind_that_is_not_known() -> None:
+    with pytest.raises(ValueError, match="expected one of") as raised:
+        kind_named("foo")
+    listed = str(raised.value).partition("expected one of ")[2].split(", ")
+    assert listed == [*KINDS, *WORKSPACES]
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("criteria", "criterion"), ("task", "tasks"), ("credits", "credit"), ("agnt", "agent")],
+    [
+        ("criteria", "criterion"),
+        ("task", "tasks"),
+        ("credits", "credit"),
+        ("agnt", "agent"),
+        ("open-rlhf", "openrlhf"),
+    ],
 )
 def test_a_misspelt_kind_is_answered_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(ValueError, match=f"one of tasks, .*; did you mean '{nearest}'"):

@@ -63,12 +63,14 @@ def kind_named(name: str) -> Kind:
     """The kind with a name as in configs (``credit``) or in prose (``credit-scheme``).
 
     Raises:
-        ValueError: there is none. The message suggests the nearest name, if one is near.
+        ValueError: there is none. The message lists all that can be written, with the nearest name
+            if one is near.
     """
     names = {**KINDS, **{kind.words.replace(" ", "-"): kind for kind in _ALL}}
     if name not in names:
         meant = [f"did you mean '{kind.name}'?" for kind in _ALL if name in kind.prefixes]
         hint = meant[0] if meant else nearest(name, (*names, *WORKSPACES))
-        message = f"'{name}' is not a kind of plugin: expected one of {', '.join(KINDS)}"
+        expected = ", ".join([*KINDS, *WORKSPACES])
+        message = f"'{name}' is nothing that can be written: expected one of {expected}"
         raise ValueError(f"{message}; {hint}" if hint else message)
     return names[name]
