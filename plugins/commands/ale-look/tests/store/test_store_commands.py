@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from ale.runs import hold_notes, lock
-from ale.types import Score
+from ale.runs import add_note, hold_notes, lock
+from ale.types import Note, Score
 from ale_look.store import schema
 
 Ale = Callable[..., Result]
@@ -364,6 +364,39 @@ def test_episodes_are_found_by_all_that_is_known_of_them(folder: Path, ale: Ale)
     assert found("--tool", "shell", "--model", "m", "--task", "rename", "--stop", "finished")
     assert found("--split", "evaluation") == []
     assert found("--where", "llm.type=openai", "--step", 0) == [first, second, third]
+
+
+def test_the_text_of_notes_is_found_too(folder: Path, ale: Ale, make_run: Any) -> None:
+    def found(*arguments: object) -> list[str]:
+        rows = lines(ale("runs", "episodes", *arguments))
+        return sorted(row[1] for row in rows[1:])
+
+    first, second, third = (f"0-rename-{n}" for n in range(3))
+    comment = "It gave up, without a second try."
+    note: dict[str, Any] = {"at": 9e9, "episode": third, "label": "timid", "comment": comment}
+    add_note(folder / "first", Note(id="a", **note))
+    add_note(folder / "first", Note(id="b", at=9e9, episode=second, verdict="good", label="bold"))
+    assert found("--text", "timid") == [third]
+    assert found("--text", '"second try" timid') == [third]
+    assert found("--text", "/gave (in|up)/") == [third]
+    assert found("--text", "gave bold") == [], "all words are in one note"
+    assert found("--text", "bold", "--min-reward", 0.9) == [], "the other filters hold"
+    assert found("--text", "timid", "--sort", "random") == [third]
+    ale("runs", "episodes", "--text", "timid", "--out", "found.jsonl")
+    assert [row["episode"]["id"] for row in _rows(Path("found.jsonl"))] == [third]
+    make_run(folder.parent / "others" / "other").close()
+    add_note(folder.parent / "others" / "other", Note(id="c", **{**note, "episode": first}))
+    assert found("--text", "timid") == [third], "notes on runs of other folders are no hit"
+    add_note(folder / "first", Note(id="a", at=9e9, episode=third))
+    assert found("--text", "timid") == []
+
+
+def test_notes_that_can_not_be_read_are_named(folder: Path, ale: Ale) -> None:
+    (folder / "first" / "notes.jsonl").write_text("{}\n{}\n")
+    done = ale("runs", "episodes", "--text", "file0")
+    assert (done.exit_code, len(lines(done))) == (0, 2)
+    assert f"{folder / 'first' / 'notes.jsonl'}:1" in done.stderr
+    assert ale("runs", "episodes", "--task", "rename").stderr == ""
 
 
 def test_a_query_says_when_there_is_more(folder: Path, ale: Ale) -> None:

@@ -64,7 +64,7 @@ _FILTERS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--text",
         metavar="WORDS",
-        help='Words that must all occur in one turn: ls "no such file" (in this order); '
+        help='Words that must all occur in one turn or note: ls "no such file" (in this order); '
         "/PATTERN/ is a regular expression.",
     ),
     run_filters,
@@ -84,11 +84,12 @@ def _asked(
 ) -> Iterator[tuple["Connection", "Filters"]]:
     """A connection, and the filters of the command line."""
     from ale_look.store.finding import Filters
+    from ale_look.store.noted import with_notes
 
     filters = Filters(of=of_runs(folder, store, tags=tags, where=where), **given)
     with opened(folder, store, update=update) as database, database.reading() as connection:
         report_unknown(connection, filters.of)
-        yield connection, filters
+        yield connection, with_notes(connection, filters, lambda text: click.echo(text, err=True))
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -13,9 +13,9 @@ from ale.text import shorten, visible
 from ale_look.store import schema
 from ale_look.store.finding import Filters, check_names, find, pattern_of, phrases_of
 from ale_look.store.listing import Order
+from ale_look.store.noted import noted
 from ale_look.store.patterns import compiled, split_pattern, time_limit
 from ale_look.view.catalog import Catalog
-from ale_look.view.noted import noted
 
 MOST = 500
 """Episodes of one answer."""
@@ -56,7 +56,7 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     with catalog.database.reading() as connection, time_limit(PATIENCE_S) as limit_of_time:
         if not reading:
             check_names(connection, filters)
-        notes = _notes(connection, catalog, asked, words)
+        notes = _notes(connection, filters)
         filters = evolve(filters, also=[*notes])
         rows = find(connection, filters, order, limit + 1)
         more = len(rows) > limit
@@ -69,17 +69,14 @@ def search(catalog: Catalog, asked: Mapping[str, str]) -> dict[str, Any]:
     return {"rows": found, "more": more, "reading": reading, "partly": limit_of_time.over}
 
 
-def _notes(
-    connection: Connection, catalog: Catalog, asked: Mapping[str, str], words: str
-) -> dict[int, list[dict[str, Any]]]:
+def _notes(connection: Connection, filters: Filters) -> dict[int, list[dict[str, Any]]]:
     """By episode, the parts of notes with all the words and the regular expression."""
-    words, pattern = split_pattern(words)
-    patterns = [pattern_of(each) for each in phrases_of(words)]
-    patterns += [] if pattern is None else [compiled(pattern)]
-    if not patterns:
-        return {}
-    paths = [catalog.path(asked["run"])] if asked.get("run") else catalog.find().values()
-    return noted(connection, paths, lambda text: _excerpt(text, patterns))
+    # The pages of a run say what is damaged of it.
+    found = noted(connection, filters, _excerpt, lambda _: None)
+    return {
+        number: [{"turn": note.turn, "note": True, "parts": parts} for note, parts in notes]
+        for number, notes in found.items()
+    }
 
 
 def _limit(asked: Mapping[str, str]) -> int:
