@@ -118,7 +118,7 @@ class Run(Session):
         """Do what was asked for. Raises `InputError` if it can't be done."""
         if action == "state":
             return self._state()
-        if self.conduct is not None and action != "stop":
+        if self.conduct is not None and action not in self._takes():
             raise InputError.of("episodes come from elsewhere: only stop can be asked of this run")
         about = self._acted(action, to)
         self.control.changed()
@@ -185,7 +185,19 @@ class Run(Session):
     def _state(self) -> dict[str, Any]:
         control = self.control
         facts = {"stopping": self.interrupt.draining, "episodes": control.episodes()}
-        return {**control.state(), **facts}
+        return {**control.state(), **facts, "takes": [*self._takes()]}
+
+    def _takes(self) -> Iterator[str]:
+        """The actions that can change something in this run."""
+        if self.conduct is None:
+            yield from ("pause", "resume", "concurrency")
+            if self.control.here is not None:
+                yield "cancel"
+            if self.config.evaluation is not None:
+                yield "evaluate"
+            if (self.config.run.steps or 1) > 1 or self.parts.trainer is not None:
+                yield "stop-after-step"
+        yield "stop"
 
     @contextmanager
     def _within_hours(self) -> Iterator[None]:

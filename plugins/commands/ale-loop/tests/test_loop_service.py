@@ -2,12 +2,14 @@
 
 import json
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ale
 from ale.errors import AleError, InputError, StoreError
 from ale.runs import Registry, RunReader
 from ale.testing.fakes import ManualClock
@@ -50,6 +52,19 @@ def test_each_full_group_of_the_next_batch_is_said_once(place: Place) -> None:
         place.run(lambda: place.decisions)
     said = [each for each in place.said if "groups for" in each]
     assert said == ["1 of 2 groups for version 1", "2 of 2 groups for version 1"]
+
+
+def test_a_loop_says_that_it_can_only_be_ended(place: Place) -> None:
+    found: list[Any] = []
+
+    def told() -> bool:
+        with suppress(AleError):
+            found.append(ale.steer(place.directory))
+        return bool(found)
+
+    place.write()
+    place.run(told)
+    assert found[0]["takes"] == ["stop"]
 
 
 def test_a_loop_does_not_say_how_many_episodes_it_will_have(place: Place) -> None:

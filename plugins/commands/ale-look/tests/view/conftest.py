@@ -291,7 +291,7 @@ class Page:
 
     def reads(self, text: str) -> None:
         """Wait until a text can be seen: the browser lays out turns once they come into sight."""
-        self.until(f"document.body.innerText.includes({json.dumps(text)})")
+        self.until(f"document.body?.innerText.includes({json.dumps(text)})")
 
     def press(self, key: str) -> None:
         """Press and release a key: a character, or one with a name."""

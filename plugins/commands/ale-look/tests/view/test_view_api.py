@@ -1,12 +1,14 @@
 """What the server answers, and whom."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from ale.testing.waiting import wait_for
 from ale.types import Stop, Trajectory
 from ale_look.view import live
 from ale_look.view.catalog import Catalog
@@ -333,3 +335,22 @@ async def test_changes_are_named_while_somebody_listens(catalog: Catalog, runs: 
     store.close()  # its process no longer writes
     assert await anext(events) == b'data: ["live"]\n\n'
     assert await anext(events) == b":\n\n"
+
+
+def test_runs_that_are_read_while_the_list_is_made_are_not_missed(
+    client: TestClient, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page asks again as long as it is told that the server is reading."""
+    listed, update, go = catalog.rows, catalog.update, threading.Event()
+
+    def rows() -> list[dict[str, Any]]:
+        found = listed()
+        go.set()
+        wait_for(lambda: not catalog.reading)
+        return found
+
+    monkeypatch.setattr(catalog, "rows", rows)
+    monkeypatch.setattr(catalog, "update", lambda: (go.wait(30), update()))
+    answer = client.get("/api/runs.json").json()
+    assert (answer["runs"], answer["reading"]) == ([], True)
+    assert [row["key"] for row in client.get("/api/runs.json").json()["runs"]] == ["first"]

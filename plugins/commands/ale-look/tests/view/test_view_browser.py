@@ -24,7 +24,7 @@ from ale_look.view.catalog import Catalog
 from ale_look.view.server import app
 from ale_openai_wire import Admission
 
-from .conftest import TOKEN, Page, attempt, begin_run, serving, write_run
+from .conftest import TOKEN, Page, attempt, begin_run, credited, serving, write_run
 
 HOSTILE = (
     "</script><script>document.title='owned';window.owned=1</script>"
@@ -93,6 +93,57 @@ def test_a_server_that_has_ended_is_named_and_one_that_is_back_is_asked_again(
     page.until("!document.querySelector('.dot.on')")
     with serving(made("another-token"), port):
         page.until("document.querySelector('input[type=password]')")
+    page.errors = []
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/", "#runs"),
+        ("/run/first/e/0/0-rename-0", ".turn"),
+        ("/run/first/task/rename", ".grid.parts"),
+        ("/compare?run=first&run=first", ".compare"),
+        ("/search?q=done", ".hit"),
+    ],
+)
+def test_every_page_asks_again_once_its_server_is_back(
+    path: str, shown: str, page: Page, catalog: Catalog, registry: Registry
+) -> None:
+    made = app(catalog, registry, TOKEN, Admission.at("127.0.0.1"))
+    with serving(made) as url:
+        page.open(address(url, "/run/first"))
+        page.until("document.querySelector('.dot.on')")
+    page.until("!document.querySelector('.dot.on')")
+    page.value(f"location.hash = {json.dumps(path)}")
+    page.reads("The server does not answer: is `ale view` still running?")
+    with serving(made, int(url.rpartition(":")[2])):
+        page.until(f"document.querySelector({json.dumps(shown)})")
+        page.until("!document.querySelector('[role=alert]')")
+    page.errors = []
+
+
+def test_an_open_episode_gets_its_credit_and_its_tokens_once_they_are_there(
+    page: Page, catalog: Catalog, registry: Registry, runs: Path
+) -> None:
+    tokens = Trajectory(turns=(turn("Go.", tokens=3),), stop=FINISHED)
+    store = begin_run(runs / "live")
+    store.add_episode(first := attempt(0, trajectory=tokens))
+    button = "[...document.querySelectorAll('button')].find((e) => e.innerText.includes('sampled'))"
+    made = app(catalog, registry, TOKEN, Admission.at("127.0.0.1"))
+    with serving(made) as url:
+        page.open(address(url, "/run/live/e/0/0-rename-0"))
+        page.reads("not credited")
+        page.until("document.querySelector('.dot.on')")
+        with store.writing_credits(0) as keep:
+            keep(credited(first, 0.5))
+        store.add_event("step_finished", 1.0, step=0)
+        page.reads("+0.500")
+    page.until("!document.querySelector('.dot.on')")
+    page.value(f"{button}.click()")
+    page.reads("The server does not answer")
+    with serving(made, int(url.rpartition(":")[2])):
+        page.until("document.querySelectorAll('.short tbody tr').length === 3")
+    store.close()
     page.errors = []
 
 

@@ -9,7 +9,8 @@ from starlette.testclient import TestClient
 
 from ale.runs import Registry, RunReader
 from ale.testing.builders import turn
-from ale.types import Message, Score, ScoredEpisode, StepScore, Stop, Trajectory
+from ale.types import Message, Score, ScoredEpisode, StepScore, Stop, Trajectory, replace
+from ale_look.inspect.transcript import transcript
 from ale_look.view.single import write_report
 
 from .conftest import Page, attempt, begin_run, credited
@@ -228,3 +229,82 @@ def test_a_sandbox_that_records_nothing_is_not_shown_as_silent(
     store.close()
     told = client.get("/api/run/local/episode/0.json").json()["egress"]
     assert told == {"rows": [], "said": "not recorded by local"}
+
+
+def misfit(path: Path, kind: str) -> Path:
+    """A run whose stored credit, scores or tokens are not those of its one episode."""
+    tokens = Trajectory(turns=(turn("Go.", tokens=3), turn("On.")), stop=Stop(reason="finished"))
+    episode = attempt(0, trajectory=tokens)
+    row = credited(episode, 0.5, 1.0)
+    first = replace(tokens.turns[0].completion.tokens, logprobs=(-0.1,), text_offsets=(0, 1, 2))
+    other = credited(attempt(0, trajectory=replace(tokens, turns=tokens.turns * 2)), 1, 2, 3, 4)
+    scores = (StepScore(value=0.25), StepScore(value=0.75))
+    if kind == "credit":
+        row = replace(row, credit=replace(row.credit, weights=(0.5,)))
+    if kind == "foreign":
+        row = other
+    if kind == "tokens":
+        with_tokens = replace(tokens.turns[0].completion, tokens=first)
+        turns = (replace(tokens.turns[0], completion=with_tokens), tokens.turns[1])
+        episode = attempt(0, trajectory=replace(tokens, turns=turns))
+    store = begin_run(path)
+    store.add_episode(episode)
+    with store.writing_credits(0) as keep:
+        keep(row)
+    store.add_scores(
+        ScoredEpisode(
+            episode_id=episode.id,
+            started_at=episode.started_at,
+            scorer="claims",
+            chunks=other.chunks[:1] if kind == "scores" else row.chunks,
+            scores={"scores": scores, "foreign": scores * 2}.get(kind, scores),
+        ),
+        0,
+    )
+    store.close()
+    return path
+
+
+NOTED = {
+    "credit": ["The stored credit is left out, since it does not fit: 1 weight for 2 chunks."],
+    "foreign": [
+        "The stored credit is left out, since it does not fit: chunk 2 is of turn 2, and there "
+        "are 2.",
+        "Stored scores of claims are left out: chunk 2 is of turn 2, and there are 2.",
+    ],
+    "scores": ["Stored scores of claims are left out: 2 scores for 1 chunk."],
+    "tokens": [
+        "The tokens of turn 0 are not told apart: there are 3 ids, and 1 of what is stored of each."
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", NOTED)
+def test_what_does_not_fit_an_episode_is_left_out_and_said(
+    client: TestClient, runs: Path, tmp_path: Path, kind: str
+) -> None:
+    path = misfit(runs / kind, kind)
+    answer = client.get(f"/api/run/{kind}/episode/0.json")
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["problems"] == NOTED[kind]
+    assert client.get(f"/api/run/{kind}/tokens/0.json").status_code == 200
+    run = RunReader(path)
+    write_report(run, tmp_path / "report.html", episodes=9, megabytes=9)
+    assert NOTED[kind][0] in (tmp_path / "report.html").read_text()
+    (episode,), (row,) = run.episodes, run.credits()
+    shown = transcript(episode, row, full=True, scored=run.scores_of(episode))
+    assert [line for line in NOTED[kind] if f"  {line}\n" not in shown] == []
+
+
+def test_an_episode_whose_credit_does_not_fit_is_shown_with_a_note(
+    page: Page, served: str, runs: Path
+) -> None:
+    for kind, notes in NOTED.items():
+        misfit(runs / kind, kind)
+        page.open("about:blank")
+        page.open(address(served, f"/run/{kind}/e/0/0-rename-0"))
+        page.until("document.querySelectorAll('.turn').length === 2")
+        page.reads(notes[0])
+        for mode in ("probability", "ratio", "credit"):
+            page.value(f"location.hash = '#/run/{kind}/e/0/0-rename-0?colour={mode}'")
+            page.until(f"location.hash.includes('{mode}')")

@@ -1,22 +1,26 @@
 """Steering from the page: who may, what is refused, and a real run that ends by a button."""
 
+import asyncio
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from ale._run.control import ACTIONS, Control, listening
 from ale.runs import Registry, RunReader
 from ale.testing.waiting import wait_for
 from ale_look.view.bundle import write_bundle
 from ale_look.view.catalog import Catalog
 from ale_look.view.noting import MOST_BYTES
 
-from .conftest import Page
+from .conftest import Page, begin_run
 from .test_view_browser import address, files_of
 
 PARTS = """
@@ -130,7 +134,7 @@ def test_a_run_is_steered_and_says_so_in_its_events(client: TestClient, live: Li
     wait_for(lambda: client.get(path).json().get("running") == 2, live.log)
     told = client.get(path).json()
     assert (told["alive"], told["paused"], told["concurrency"]) == (True, False, 2)
-    assert (told["evaluation"], told["steps"]) == (False, True)
+    assert {*told["takes"]} == {*ACTIONS} - {"state", "evaluate"}
     assert [each["id"] for each in told["episodes"]] == ["0-wait-0", "0-wait-1"]
     assert client.post(path, json={"action": "pause"}).json()["paused"] is True
     assert client.post(path, json={"action": "concurrency", "to": 3}).json()["concurrency"] == 3
@@ -264,6 +268,58 @@ def test_a_button_lets_the_run_find_how_many_run_and_shows_it(
     page.value(f"{number}.form.requestSubmit()")
     page.until(f"!{pressed}")
     assert (live.events()[-1]["concurrency"], live.events()[-1]["auto"]) == (3, False)
+
+
+def test_a_run_that_is_paused_is_called_so_on_its_page_and_in_the_list(
+    page: Page, served: str, live: Live
+) -> None:
+    badge = "document.querySelector('header .badge')?.innerText"
+    page.open(address(served, f"/run/{live.path.name}"))
+    page.until(f"{badge} === 'running'")
+    press(page, "Pause")
+    page.until(f"{badge} === 'paused'")
+    page.value("location.hash = '#/'")
+    page.until("document.querySelector('#runs .badge')?.innerText === 'paused'")
+    page.value(f"location.hash = '#/run/{live.path.name}'")
+    press(page, "Resume")
+    page.until(f"{badge} === 'running'")
+
+
+@contextmanager
+def taking(path: Path, *actions: str) -> Iterator[None]:
+    """Inside the block, this process's run at the path takes these requests, as a loop does."""
+    state = {**Control(concurrency=1).state(), "stopping": False, "takes": [*actions]}
+    running = [{"id": "0-wait-0", "stage": "agent", "seconds": 1.0}]
+    ready, end = threading.Event(), asyncio.Event()
+
+    async def listen() -> None:
+        told = state | {"episodes": running}
+        async with listening(path, lambda action, to: told, pytest.fail):
+            ready.set()
+            await end.wait()
+
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=(listen(),))
+    thread.start()
+    assert ready.wait(60)
+    yield
+    loop.call_soon_threadsafe(end.set)
+    thread.join()
+    loop.close()
+
+
+def test_there_is_no_button_for_what_the_run_does_not_take(
+    page: Page, served: str, tmp_path: Path
+) -> None:
+    store = begin_run(tmp_path / "runs" / "loop")
+    with taking(store.path, "stop"):
+        page.open(address(served, "/run/loop"))
+        page.until(PANEL)
+        page.value(f"{PANEL}.querySelector('summary').click()")
+        page.until(f"{PANEL}.querySelectorAll('tbody tr').length === 1")
+        buttons = f"[...{PANEL}.querySelectorAll('button')].map((each) => each.innerText)"
+        assert page.value(buttons) == ["Finish what runs and end"]
+    store.close()
 
 
 def test_a_narrow_page_has_room_for_running_episodes(page: Page, served: str, live: Live) -> None:

@@ -17,6 +17,7 @@ from ale.types import (
     Turn,
 )
 from ale_look.inspect.calls import Call, calls, turn_chunks
+from ale_look.inspect.fitting import fitted
 
 _SHORT_LINES = 12
 _WIDTH = 100
@@ -44,6 +45,8 @@ def transcript(
     """
     lines = [*_head(episode, full), *([f"  regraded  {regraded}"] if regraded else [])]
     lines += _notes(notes, None, full)
+    credited, scored, problems = fitted(episode, credited, scored)
+    lines += [f"  {each}" for each in problems]
     turns = episode.trajectory.turns
     chunks = turn_chunks(turns) if credited is None else credited.chunks
     if credited is None:

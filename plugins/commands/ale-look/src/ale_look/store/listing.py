@@ -151,15 +151,23 @@ def this_host() -> str:
 
 
 def state(row: Mapping[str, Any], host: str) -> str:
-    """``running``, how the run ended, or ``interrupted``: its process is gone and did not say.
+    """``running`` or ``paused``, how the run ended, or ``interrupted``: its process is gone and did
+    not say.
 
     Whether a process writes to a run can be told on the machine that has its directory; of one of
     another machine, which may be running, it is ``not ended``.
     """
     here = row["host"] == host
     if here and holder(Path(row["path"])) is not None:
-        return "running"
+        return "paused" if _paused(Path(row["path"])) else "running"
     return row["outcome"] or ("interrupted" if here else "not ended")
+
+
+def _paused(path: Path) -> bool:
+    try:
+        return RunReader(path).paused
+    except InputError:  # it has been removed since, or what it wrote is damaged, as its page says
+        return False
 
 
 def missing(row: Mapping[str, Any], host: str) -> int:

@@ -31,6 +31,7 @@ def about(
     learned_in: int | None,
     valued: bool,
     names: Mapping[Kind, str],
+    problems: Sequence[str],
 ) -> dict[str, Any]:
     """Facts about an episode that `readable` leaves out.
 
@@ -38,6 +39,7 @@ def about(
         learned_in: the step that learned from it.
         valued: values of its states may have been measured.
         names: as of `names_of` its run.
+        problems: as of `fitted`.
     """
     models = dict.fromkeys(t.completion.model for t in episode.turns if t.completion.model)
     trained = episode.split == "train"
@@ -51,6 +53,7 @@ def about(
         "models": [*models],
         "valued": trained and valued,
         "damaged": episode.damaged,
+        "problems": [*problems],
         "branches": [each._asdict() for each in branches(episode)],
         "egress": egress_of(episode),
         "evidence": [
@@ -70,7 +73,7 @@ def judged(
 
     Args:
         credited: as for `readable`, and so is `most`.
-        scored: the lines of ``step_scores/`` about the episode.
+        scored: the lines of ``step_scores/`` about the episode, as of `fitted`.
     """
     chunks = turn_chunks(episode.turns) if credited is None else credited.chunks
     found = located(scored, chunks).items()

@@ -118,11 +118,8 @@ def _answers(catalog: Catalog, registry: Registry, kept: Kept) -> dict[str, _Ans
 
     def runs(_: Request) -> dict[str, Any]:
         catalog.refresh()
-        return {
-            "runs": catalog.rows(),
-            "reading": catalog.reading,
-            "problems": [*catalog.problems],
-        }
+        reading = catalog.reading  # before: what is read while the rows are made is not in them
+        return {"runs": catalog.rows(), "reading": reading, "problems": [*catalog.problems]}
 
     def found(request: Request) -> dict[str, Any]:
         catalog.refresh()

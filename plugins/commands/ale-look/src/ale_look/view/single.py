@@ -11,6 +11,7 @@ from ale.files import replacing
 from ale.runs import Registry, RunReader
 from ale.values import NAME as VALUES
 from ale_figures.charts import render
+from ale_look.inspect.fitting import fitted
 from ale_look.inspect.report.choosing import order
 from ale_look.inspect.report.gathering import Facts, Head, gather
 from ale_look.inspect.report.ratios import log_ratios
@@ -160,15 +161,18 @@ class _Reading:
     def episode(self, head: Head) -> Included:
         episode = self._run.episodes.at(head.offset)
         forks = self._facts.forks.replayed(episode.task_id, episode.start)
-        credited, ratios = self._credited.get(head.id), self._ratios.get(head.id)
+        ratios = self._ratios.get(head.id)
+        stored, scores = self._credited.get(head.id), self._run.scores_of(episode)
+        credited, scored, problems = fitted(episode, stored, scores)
         of = about(
             episode,
             self._goals.get(head.task_id, ""),
             learned_in=self._index.learned_in(episode),
             valued=self._valued,
             names=self._facts.names,
+            problems=problems,
         )
-        of |= judged(episode, credited, self._run.scores_of(episode))
+        of |= judged(episode, credited, scored)
         made = {**readable(episode, credited, ratios, forks), **of, "offset": head.offset}
         worth = self._worth.get(head.id)
         credit = script_safe(self._credits.get(head.id, [])) if learns(head) else ""

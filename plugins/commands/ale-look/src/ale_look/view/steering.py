@@ -7,7 +7,7 @@ import msgspec
 
 import ale
 from ale.errors import AleError, InputError
-from ale.runs import RunReader, holder
+from ale.runs import holder
 from ale.text import visible
 
 
@@ -29,14 +29,7 @@ def steering(path: Path) -> dict[str, Any]:
         if holder(path) is None:  # it has ended meanwhile
             return {"alive": False}
         return {"alive": False, "problem": str(error)}
-    config = RunReader(path).manifest["config"]
-    steps = config.get("run", {}).get("steps") or 1
-    return {
-        **state,
-        "alive": True,
-        "evaluation": "evaluation" in config,
-        "steps": steps > 1 or "trainer" in config,
-    }
+    return {**state, "alive": True}
 
 
 def steer(path: Path, body: bytes) -> dict[str, Any]:

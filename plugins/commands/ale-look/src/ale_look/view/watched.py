@@ -11,6 +11,7 @@ from ale.errors import InputError
 from ale.runs import Lines, Registry, RunReader
 from ale.types import CreditedEpisode, Episode
 from ale.values import NAME
+from ale_look.inspect.fitting import fitted
 from ale_look.inspect.kinds import names_of
 from ale_look.inspect.recrediting import creditings, recredited
 from ale_look.inspect.report.gathering import Facts, Head
@@ -118,14 +119,22 @@ class Watched:
         if episode.start:
             with self._lock:
                 forks = self._read().forks.replayed(episode.task_id, episode.start)
-        credited = None if step is None else _credited(self.path, step, episode.id)
+        with self._lock:
+            scored = self._scores.scores_of(episode)
+        stored = None if step is None else _credited(self.path, step, episode.id)
+        credited, scored, problems = fitted(episode, stored, scored)
         most = WHOLE if whole else TEXT
         made = readable(episode, credited, ratios.get(episode.id), forks, most)
         goal = _goal(run, episode)[:TEXT]
         valued = _values_stamp(self.path) is not None
-        of = about(episode, goal, learned_in=step, valued=valued, names=names_of(run))
-        with self._lock:
-            scored = self._scores.scores_of(episode)
+        of = about(
+            episode,
+            goal,
+            learned_in=step,
+            valued=valued,
+            names=names_of(run),
+            problems=problems,
+        )
         of |= judged(episode, credited, scored, most)
         return msgspec.json.encode({**made, **of, "offset": offset})
 

@@ -189,6 +189,7 @@ class Facts:
     manifest: Mapping[str, Any]
     state: str
     """As `RunReader.state`."""
+    paused: bool = False
     evaluated_on: str = "held-out tasks"
     names: Mapping[Kind, str] = KINDS
     """Those of the run."""
@@ -261,7 +262,7 @@ def gather(run: RunReader) -> Facts:
 
 def complete(facts: Facts, run: RunReader, index: Index, counts: Counts) -> None:
     """Set what is of the run as a whole, once its episodes have been added."""
-    facts.manifest, facts.state = run.manifest, run.state
+    facts.manifest, facts.state, facts.paused = run.manifest, run.state, run.paused
     facts.evaluated_on, facts.names = evaluated_on(run), names_of(run)
     facts.forks = counts.curves()
     facts.metrics, facts.not_finite, facts.notices = {}, Counter(), []

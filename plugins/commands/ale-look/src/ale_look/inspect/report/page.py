@@ -33,7 +33,7 @@ def header(facts: Facts) -> dict[str, Any]:
     return {
         "run_id": str(manifest["run_id"]),
         "outcome": {
-            "name": facts.state,
+            "name": "paused" if facts.paused else facts.state,
             "tone": tones.get(facts.state, "bad"),
             "time": seconds(float(outcome["seconds"])) if ended and "seconds" in outcome else "",
             "started": str(manifest.get("created", "")),

@@ -8,6 +8,7 @@ from ale.text import visible
 from ale.types import Chunk, CreditedEpisode, Episode, Failure, Span, Turn
 from ale_figures.forks import Fork
 from ale_look.inspect.calls import Call, calls, turn_chunks
+from ale_look.inspect.fitting import has_whole_trace
 from ale_look.inspect.report.forks import on_chunk
 
 TEXT = 6000
@@ -29,7 +30,7 @@ def readable(
     """An episode as JSON.
 
     Args:
-        credited: its chunks and their credit; if None, each turn is a chunk.
+        credited: its chunks and their credit, as of `fitted`; if None, each turn is a chunk.
         log_ratios: of the trainer, if it stores them.
         forks: of the turns that the episode replayed.
         most: characters of one text; a longer one loses its middle.
@@ -194,6 +195,8 @@ def _tokens(
     """A span's text by token with log-probabilities, if the token offsets are recorded."""
     trace = turn.completion.tokens
     if trace is None or trace.text_offsets is None or len(trace.output_ids) > TOKENS:
+        return None
+    if not has_whole_trace(turn):
         return None
     start, stop = span.text
     inside = [i for i, at in enumerate(trace.text_offsets) if start <= at < stop]

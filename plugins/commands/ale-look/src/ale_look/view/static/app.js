@@ -10,6 +10,7 @@ import { Episode } from "./episode.js";
 import { Search } from "./search.js";
 import { Compare } from "./compare.js";
 import { Timeline } from "./timeline.js";
+import { Returns } from "./bits.js";
 
 const useRoute = () => {
   const [route, set] = useState(parse());
@@ -75,6 +76,7 @@ const App = () => {
   const [error, setError] = useState(null);
   const [changes, setChanges] = useState({});
   const [connected, setConnected] = useState(false);
+  const [returns, setReturns] = useState(0);
   const [help, setHelp] = useState(false);
   const begin = () => { setError(null); get("about.json").then(setAbout, setError); };
   useEffect(begin, []);
@@ -89,7 +91,7 @@ const App = () => {
       setChanges((was) => ({ ...was, ...Object.fromEntries(keys.map((key) => [key, (was[key] || 0) + 1])) }));
     }, 1000);
     // What has changed while nobody answered is not told: what is shown is asked for again.
-    const end = follow((keys) => waiting.push(...keys), setConnected, () => waiting.push(parse().parts[1] || ""), setError);
+    const end = follow((keys) => waiting.push(...keys), setConnected, () => { waiting.push(parse().parts[1] || ""); setReturns((was) => was + 1); }, setError);
     return () => { clearInterval(timer); end(); };
   }, [about]);
   useEffect(() => {
@@ -109,7 +111,7 @@ const App = () => {
   if (!about) return html`<p class="empty">Loading</p>`;
   const parts = places(route, about);
   return html`<${Bar} about=${about} parts=${parts} connected=${connected} />
-    <main key=${parts.slice(0, 3).join("/")}>${chosen({ ...route, parts }, { about, changes })}</main>
+    <main key=${parts.slice(0, 3).join("/")}><${Returns.Provider} value=${returns}>${chosen({ ...route, parts }, { about, changes })}<//></main>
     ${help && html`<${Help} live=${about.live} close=${() => setHelp(false)} />`}`;
 };
 

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { get, runPath } from "./api.js";
 import { counted, rewardText } from "./format.js";
 import { toEpisode } from "./route.js";
-import { Badge, Problem, Reward } from "./bits.js";
+import { Badge, Problem, Reward, useReturns } from "./bits.js";
 import { changesIn } from "./diff.js";
 import { parsed } from "./turns.js";
 
@@ -93,13 +93,14 @@ export const Better = ({ run, rows, episodes }) => {
   const [state, set] = useState({});
   const pair = useMemo(() => extremes(rows), [rows]);
   const offsets = pair ? pair.map((row) => row.offset).join(",") : "";
+  const returns = useReturns();
   useEffect(() => {
     const end = new AbortController();
     set({});
     const load = ({ offset }) => episodes.find((each) => each.offset === offset) || get(runPath(run, `/episode/${offset}`), end.signal);
     if (pair) Promise.all(pair.map(load)).then((found) => set({ found, offsets }), (error) => { if (!end.signal.aborted) set({ error }); });
     return () => end.abort();
-  }, [run, offsets, episodes]);
+  }, [run, offsets, episodes, returns]);
   if (!pair || state.offsets !== offsets) return html`<${Problem} error=${state.error} />`;
   return html`<${Found} run=${run} rows=${pair} episodes=${state.found} />`;
 };

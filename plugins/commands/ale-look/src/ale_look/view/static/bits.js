@@ -1,18 +1,22 @@
 // Parts that several views use. Text of a run only ever becomes a text node.
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
+import { createContext, html, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { looks, pieces } from "./ansi.js";
 import { counted, percent, rewardText, tone } from "./format.js";
 
-// What an address answers: asked again if `again` changes, while what was there stays.
-export const useAnswer = (ask, needs) => {
+// How often the server was gone and answers again: what asks it does so again then.
+export const Returns = createContext(0);
+export const useReturns = () => useContext(Returns);
+
+// What an address answers: asked again if one of `needs` changes, while what was there stays.
+export const useAnswer = (path, needs) => {
   const [state, set] = useState({});
+  const returns = useReturns();
   useEffect(() => {
     const end = new AbortController();
-    const load = typeof ask === "string" ? get(ask, end.signal) : ask(end.signal);
-    load.then((data) => set({ data }), (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
+    get(path, end.signal).then((data) => set({ data }), (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
     return () => end.abort();
-  }, needs);
+  }, [...needs, returns]);
   return state;
 };
 

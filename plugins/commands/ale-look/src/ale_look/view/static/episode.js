@@ -3,7 +3,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useMemo, useState } from
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
-import { Badge, Fold, Problem, Reward } from "./bits.js";
+import { Badge, Fold, Problem, Reward, useAnswer, useReturns } from "./bits.js";
 import { Worth } from "./worth.js";
 import { Branches } from "./branches.js";
 import { Diff, changesIn } from "./diff.js";
@@ -26,6 +26,7 @@ const asked = (found, names) => {
 const useSchemes = (run, offset, names, live) => {
   const [state, set] = useState({ columns: [] });
   const text = names.join("\n");
+  const returns = useReturns();
   useEffect(() => {
     if (!text) { set({ columns: [] }); return undefined; }
     const end = new AbortController();
@@ -33,7 +34,7 @@ const useSchemes = (run, offset, names, live) => {
     get(runPath(run, `/credit/${offset}`) + query, end.signal).then((found) => set(asked(found, names)),
       (error) => { if (!end.signal.aborted) set({ columns: [], error }); });
     return () => end.abort();
-  }, [run, offset, text]);
+  }, [run, offset, text, returns]);
   return state;
 };
 
@@ -62,25 +63,28 @@ const Schemes = ({ about, names, error, columns }) => {
     ${columns.filter((each) => each.skipped).map((each) => html`<small>${each.name}: ${each.skipped}</small>`)}${error && html`<pre class="wrong">${error.message}</pre>`}</form>`;
 };
 
-// A token, coloured as its text would be; the trainer's ratio where it was stored.
-const ids = (turn) => turn.ids.map((id, i) => html`<tr><td class="num">${i}</td><td class="num">${id}</td><td class="num" style=${{ backgroundColor: shade(-1, -turn.logprobs[i] / 5, 0.55) }}>${Math.exp(turn.logprobs[i]).toPrecision(4)}</td>
-  <td class="num">${plain(turn.logprobs[i], 4)}</td><td class="num" style=${{ backgroundColor: turn.ratios?.[i] ? shade(turn.ratios[i], Math.abs(turn.ratios[i]), 0.6) : "" }}>${Number.isFinite(turn.ratios?.[i]) ? Math.exp(turn.ratios[i]).toPrecision(4) : "-"}</td><td class="num" style=${{ backgroundColor: Number.isFinite(turn.entropies?.[i]) ? shade(-1, turn.entropies[i] / 3, 0.55) : "" }}>${Number.isFinite(turn.entropies?.[i]) ? plain(turn.entropies[i], 4) : "-"}</td><td class="num">${turn.versions[i]}</td></tr>`);
+const ofToken = (values, i, text, colour) => (Number.isFinite(values?.[i]) ? html`<td class="num" style=${{ backgroundColor: colour ? colour(values[i]) : "" }}>${text(values[i])}</td>` : html`<td class="num">-</td>`);
+
+// A token, coloured as its text would be; the trainer's ratio and entropy where they were stored.
+const ids = (turn) => turn.ids.map((id, i) => html`<tr><td class="num">${i}</td><td class="num">${id}</td>
+  ${ofToken(turn.logprobs, i, (value) => Math.exp(value).toPrecision(4), (value) => shade(-1, -value / 5, 0.55))}${ofToken(turn.logprobs, i, (value) => plain(value, 4))}
+  ${ofToken(turn.ratios, i, (value) => Math.exp(value).toPrecision(4), (value) => shade(value, Math.abs(value), 0.6))}${ofToken(turn.entropies, i, (value) => plain(value, 4), (value) => shade(-1, value / 3, 0.55))}<td class="num">${turn.versions[i] ?? "-"}</td></tr>`);
 const Tokens = ({ run, offset }) => {
-  const [state, set] = useState({});
-  useEffect(() => { get(runPath(run, `/tokens/${offset}`)).then((turns) => set({ turns }), (error) => set({ error })); }, [run, offset]);
-  if (!state.turns) return html`<${Problem} error=${state.error} />`;
-  return state.turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "entropy", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
+  const { data: turns, error } = useAnswer(runPath(run, `/tokens/${offset}`), [run, offset]);
+  if (!turns) return html`<${Problem} error=${error} />`;
+  return turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "entropy", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
     ${turn.left_out > 0 && html`<p class="note">${counted(turn.left_out, "more token")}</p>`}`}`);
 };
 
 const Valued = ({ run, episode }) => {
   const [found, set] = useState(null);
+  const returns = useReturns();
   useEffect(() => {
     const end = new AbortController();
     set(null);
     if (episode.valued) get(runPath(run, `/worth/${episode.offset}`), end.signal).then(set, () => {});
     return () => end.abort();
-  }, [run, episode.offset]);
+  }, [run, episode.offset, returns]);
   return found && found.values ? html`<${Worth} found=${found} />` : null;
 };
 
@@ -125,6 +129,7 @@ const Head = ({ run, episode, beside }) => html`<header class="episode-head"><h1
     <span class="beside">${beside.previous && html`<a rel="prev" href=${toEpisode(run, beside.previous)}>previous</a>`}${beside.next && html`<a rel="next" href=${toEpisode(run, beside.next)}>next</a>`}</span></h1>
   <p class="sub">${episode.kind} · <a href=${toTask(run, episode.task, undefined, episode.step)}>${episode.task}</a> · ${joined(factsOf(episode))}</p>
   <p class="sub small">${joined(spentOf(episode))}</p>
+  ${episode.problems.map((text) => html`<p class="warning">${text}</p>`)}
   ${episode.damaged && html`<p class="warning">The agent damaged its sandbox: ${episode.damaged}</p>`}
   ${episode.failures.map((failure) => html`<${Failure} failure=${failure} />`)}
   <ul class="scores">${inOrder(episode).map((each) => html`<${Score} ...${each} />`)}</ul>
@@ -134,11 +139,12 @@ const Head = ({ run, episode, beside }) => html`<header class="episode-head"><h1
 // The episodes before and after this one in the list, once it is there.
 const useBeside = (run, offset) => {
   const [rows, set] = useState([]);
+  const returns = useReturns();
   useEffect(() => {
     const end = new AbortController();
     episodesOf(run, end.signal).then((found) => set([...found]), () => {});
     return () => end.abort();
-  }, [run]);
+  }, [run, returns]);
   const at = rows.findIndex((row) => row.offset === offset);
   return { previous: at > 0 ? rows[at - 1] : null, next: at >= 0 ? rows[at + 1] : null };
 };
@@ -181,12 +187,15 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
   const [raw, setRaw] = useState(false);
   const [turn, setTurn] = useState(Number(query.get("turn") || 0));
   const names = (query.get("schemes") || "").split(" ").filter(Boolean);
+  const returns = useReturns();
+  // Credit comes once the step is complete; nothing else about an episode changes with its run.
+  const lacking = state.episode && !state.episode.scheme && state.episode.learned_in !== null ? changes[run] || 0 : 0;
   useEffect(() => {
     const end = new AbortController();
     get(runPath(run, `/episode/${offset}`) + (whole ? "?whole=1" : ""), end.signal).then((episode) => set({ episode, long: isClipped(JSON.stringify(episode.turns)) }),
-      (error) => { if (!end.signal.aborted) set({ error }); });
+      (error) => { if (!end.signal.aborted) set((was) => ({ ...was, error })); });
     return () => end.abort();
-  }, [run, offset, whole]);
+  }, [run, offset, whole, returns, lacking]);
   const { episode, error, long } = state;
   const beside = useBeside(run, offset);
   const jump = useCallback((number) => {

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, percent, plain, signed, visible } from "./format.js";
 import { replaceQuery, toEpisode } from "./route.js";
-import { Badge, Problem, Reward } from "./bits.js";
+import { Badge, Problem, Reward, useReturns } from "./bits.js";
 import { Arguments, Seen, shade } from "./turns.js";
 import { Better, answerOf, callsOf, parting } from "./better.js";
 import { Marks, Verdicts, byEpisode, marked, useNotes } from "./notes.js";
@@ -63,12 +63,13 @@ export const Task = ({ about, changes, run, task, query }) => {
   const group = useMemo(() => ofKind.filter((row) => row.step === step).sort((a, b) => a.rollout - b.rollout), [ofKind, step]);
   const shown = group.slice(0, MOST);
   const offsets = shown.map((row) => row.offset).join(",");
+  const returns = useReturns();
   useEffect(() => {
     const end = new AbortController();
     setEpisodes(null);
-    Promise.all(shown.map((row) => get(runPath(run, `/episode/${row.offset}`), end.signal))).then(setEpisodes, (problem) => { if (!end.signal.aborted) setError(problem); });
+    Promise.all(shown.map((row) => get(runPath(run, `/episode/${row.offset}`), end.signal))).then((found) => { setError(null); setEpisodes(found); }, (problem) => { if (!end.signal.aborted) setError(problem); });
     return () => end.abort();
-  }, [run, offsets]);
+  }, [run, offsets, returns]);
   if (!rows) return html`<${Problem} error=${error} /><p class="empty">Reading the attempts</p>`;
   const choice = (name, value, options) => options.length > 1 && html`<label>${name} <select value=${value} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>`;
   return html`<${Problem} error=${error} /><h1>${visible(task)}</h1><${Summary} rows=${group} one=${one} />

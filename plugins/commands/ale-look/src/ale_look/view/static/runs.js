@@ -5,7 +5,7 @@ import { moment, plain, seconds, whole } from "./format.js";
 import { go, link, replaceQuery } from "./route.js";
 import { Badge, Contested, Problem, Rate, Table } from "./bits.js";
 
-const TONES = { completed: "good", running: "live", interrupted: "", drained: "warn", halted: "warn" };
+const TONES = { completed: "good", running: "live", paused: "warn", interrupted: "", drained: "warn", halted: "warn" };
 export const State = ({ state }) => html`<${Badge} kind=${TONES[state] ?? "bad"}>${state}<//>`;
 
 const COLUMNS = (picked, pick) => [

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { counted, moment, whole } from "./format.js";
 import { link, replaceQuery, toEpisode } from "./route.js";
-import { Problem, Reward, useLater } from "./bits.js";
+import { Problem, Reward, useLater, useReturns } from "./bits.js";
 
 const FIELDS = [["task", "task"], ["failed", "failed criterion"], ["tool_failed", "a call of this tool failed"], ["tool", "tool was called"],
   ["error", "part of an error"], ["prompt", "part of the prompt"], ["model", "model"], ["step", "step"], ["min_reward", "reward at least"], ["max_reward", "reward at most"], ["run", "run"]];
@@ -29,6 +29,7 @@ export const Search = ({ query }) => {
   const asked = useLater(query.toString(), 150);
   const given = Object.fromEntries(query);
   useEffect(() => { box.current.focus(); document.title = "Search"; }, []);
+  const returns = useReturns();
   useEffect(() => {
     const end = new AbortController();
     let again;
@@ -41,7 +42,7 @@ export const Search = ({ query }) => {
     };
     ask();
     return () => { end.abort(); clearTimeout(again); };
-  }, [asked]);
+  }, [asked, returns]);
   const field = ([name, title]) => html`<label key=${name}><small>${title}</small><input inputmode=${NUMBERS.includes(name) ? "decimal" : "text"} value=${given[name] || ""} onInput=${(e) => replaceQuery({ [name]: e.target.value })} /></label>`;
   const choice = (name, title, options) => html`<label key=${name}><small>${title}</small><select value=${given[name] || options[0]} onChange=${(e) => replaceQuery({ [name]: e.target.value })}>${options.map((each) => html`<option value=${each}>${each || "any"}</option>`)}</select></label>`;
   return html`<h1 class="hidden">Search</h1><input type="search" class="big" ref=${box} aria-label="words" placeholder=${"whole words of one turn, \"in this order\", /regular expression/"} value=${given.q || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />

@@ -55,20 +55,22 @@ const Concurrency = ({ state, steer }) => {
     <button type="button" aria-pressed=${state.auto} title="the run finds how many are worth it" onClick=${() => steer("concurrency", "auto")}>auto</button></form>`;
 };
 
-const Running = ({ episodes, steer }) => episodes.length > 0 && html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><div class="scroll short" tabindex="0"><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th><th></th></tr></thead><tbody>
-  ${episodes.map((each) => html`<tr key=${each.id}><td class="long">${each.id}</td><td>${each.stage}</td><td class="num">${seconds(each.seconds)}</td><td><${Sure} label=${`cancel ${each.id}`} act=${() => steer("cancel", each.id)}>Cancel<//></td></tr>`)}</tbody></table></div><//>`;
+const Running = ({ episodes, cancel }) => episodes.length > 0 && html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><div class="scroll short" tabindex="0"><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th>${cancel && html`<th></th>`}</tr></thead><tbody>
+  ${episodes.map((each) => html`<tr key=${each.id}><td class="long">${each.id}</td><td>${each.stage}</td><td class="num">${seconds(each.seconds)}</td>${cancel && html`<td><${Sure} label=${`cancel ${each.id}`} act=${() => cancel(each.id)}>Cancel<//></td>`}</tr>`)}</tbody></table></div><//>`;
 
 const said = (state) => [state.paused && "paused", state.stopping && "ending: no further episode starts", state.evaluates_after_step && "evaluates after this step", state.stops_after_step && "ends after this step"].filter(Boolean);
 
+// Buttons for what the run takes: a loop, whose episodes come from elsewhere, can only be ended.
 export const Steering = ({ run, version }) => {
   const { state, error, steer } = useSteering(run, version);
   if (!state || !state.alive) return html`<${Problem} error=${error} />${state && state.problem && html`<p class="note">It can't be steered: ${state.problem}</p>`}`;
+  const takes = (action) => state.takes.includes(action);
   return html`<section id="steer" aria-label="steer the run"><div class="modes">
-    <button type="button" onClick=${() => steer(state.paused ? "resume" : "pause")}>${state.paused ? "Resume" : "Pause"}</button>
-    <${Concurrency} state=${state} steer=${steer} />
-    ${state.evaluation && html`<button type="button" disabled=${state.evaluates_after_step} onClick=${() => steer("evaluate")}>Evaluate after this step</button>`}
-    ${state.steps && html`<button type="button" disabled=${state.stops_after_step} onClick=${() => steer("stop-after-step")}>End after this step</button>`}
-    ${!state.stopping && html`<${Sure} label="end the run" act=${() => steer("stop")}>Finish what runs and end<//>`}
+    ${takes("pause") && html`<button type="button" onClick=${() => steer(state.paused ? "resume" : "pause")}>${state.paused ? "Resume" : "Pause"}</button>`}
+    ${takes("concurrency") && html`<${Concurrency} state=${state} steer=${steer} />`}
+    ${takes("evaluate") && html`<button type="button" disabled=${state.evaluates_after_step} onClick=${() => steer("evaluate")}>Evaluate after this step</button>`}
+    ${takes("stop-after-step") && html`<button type="button" disabled=${state.stops_after_step} onClick=${() => steer("stop-after-step")}>End after this step</button>`}
+    ${takes("stop") && !state.stopping && html`<${Sure} label="end the run" act=${() => steer("stop")}>Finish what runs and end<//>`}
     ${said(state).map((text) => html`<${Badge} kind="warn">${text}<//> `)}</div>
-    <${Problem} error=${error} /><${Running} episodes=${state.episodes} steer=${steer} /></section>`;
+    <${Problem} error=${error} /><${Running} episodes=${state.episodes} cancel=${takes("cancel") && ((id) => steer("cancel", id))} /></section>`;
 };
