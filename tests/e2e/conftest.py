@@ -209,6 +209,11 @@ class Workshop:
             for name, episode in self.episodes(run).items()
         }
 
+    def until(self, file: Path) -> str:
+        """A command that waits for a file; also ends if this folder is gone: a test was killed."""
+        opened = f"[ -e {file} ] || [ ! -d {self.folder} ]"
+        return f"until {opened}; do sleep 0.05; done"
+
     def wait_for(self, what: Callable[[], Any], timeout_s: float = 300.0) -> Any:
         """What `what` gives as soon as it is something."""
         return wait_for(what, limit_s=timeout_s, pause_s=0.01)

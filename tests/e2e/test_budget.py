@@ -104,7 +104,7 @@ def test_a_budget_of_just_what_was_planned_is_enough(workshop: Any, schedule: st
 
 def test_the_first_ctrl_c_after_a_budget_is_spent_discards_nothing(workshop: Any) -> None:
     gate = workshop.folder / "gate"
-    held = [{"shell": f"until [ -e {gate} ]; do sleep 0.05; done; touch done"}, DONE[1]]
+    held = [{"shell": f"{workshop.until(gate)}; touch done"}, DONE[1]]
     workshop.task("t")
     workshop.scripted(
         {"tasks": {"t": [DONE, held]}},

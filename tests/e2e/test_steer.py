@@ -56,12 +56,12 @@ def gate(workshop: Any) -> Path:
     return Path(workshop.folder / "gate")
 
 
-def held(gate: Path) -> list[dict[str, Any]]:
-    return [{"shell": f"until [ -e {gate} ]; do sleep 0.05; done; touch done"}, FINISH]
+def held(workshop: Any, gate: Path) -> list[dict[str, Any]]:
+    return [{"shell": f"{workshop.until(gate)}; touch done"}, FINISH]
 
 
 def test_a_paused_run_starts_no_episode_until_it_is_resumed(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
     gate.touch()
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 0)
@@ -78,7 +78,9 @@ def test_a_paused_run_starts_no_episode_until_it_is_resumed(workshop: Any, gate:
 
 
 def test_observers_learn_what_was_asked_of_the_run(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate), observers=[{"type": "console"}, {"type": "audit"}])
+    running = started(
+        workshop, held(workshop, gate), observers=[{"type": "console"}, {"type": "audit"}]
+    )
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
     (episode, *_) = state(workshop)["episodes"]
     state(workshop, "cancel", episode["id"])
@@ -94,7 +96,7 @@ def test_observers_learn_what_was_asked_of_the_run(workshop: Any, gate: Path) ->
 
 
 def test_another_concurrency_holds_at_once(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     assert state(workshop, "concurrency", "5")["concurrency"] == 5
     workshop.wait_for(lambda: state(workshop, "resume")["running"] == 5)
     gate.touch()
@@ -105,7 +107,7 @@ def test_another_concurrency_holds_for_a_stream(workshop: Any, gate: Path) -> No
     for name in "abcdef":
         workshop.task(name)
     workshop.scripted(
-        {"default": held(gate)},
+        {"default": held(workshop, gate)},
         trainer={"type": "export", "path": "rows"},
         run={"rollouts": 1, "concurrency": 1, "schedule": "stream", "steps": 1},
     )
@@ -118,7 +120,7 @@ def test_another_concurrency_holds_for_a_stream(workshop: Any, gate: Path) -> No
 
 
 def test_clients_that_say_nothing_leave_no_trace(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     clients = [connected(workshop) for _ in range(40)]
     gate.touch()
     ended = running.ended()
@@ -129,7 +131,7 @@ def test_clients_that_say_nothing_leave_no_trace(workshop: Any, gate: Path) -> N
 
 
 def test_a_run_that_is_stopped_finishes_its_episodes_and_resumes(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     workshop.wait_for(lambda: state(workshop, "pause")["running"] == 2)
     told = workshop.succeeds("steer", str(workshop.run), "stop")
     assert "2 episodes running, 2 concurrent, paused, stopping" in told.out
@@ -143,7 +145,7 @@ def test_a_run_that_is_stopped_finishes_its_episodes_and_resumes(workshop: Any, 
 
 
 def test_a_paused_run_is_shown_as_that(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     shown = ("status", "--json")
 
     def states() -> list[str]:
@@ -165,7 +167,7 @@ def test_the_directory_of_a_run_is_copied_while_it_runs_and_after_a_kill(
     workshop: Any, gate: Path
 ) -> None:
     """Programs that copy or pack a folder can't read a socket."""
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     live, dead = workshop.folder / "live", workshop.folder / "dead"
     shutil.copytree(workshop.run, live)
     refused = workshop.ale("steer", str(live), "pause")
@@ -182,7 +184,7 @@ def test_the_directory_of_a_run_is_copied_while_it_runs_and_after_a_kill(
 
 def test_fewer_steps_are_refused_with_what_can_be_done(workshop: Any, gate: Path) -> None:
     gate.touch()
-    running = started_and_ended(workshop, held(gate), rollouts=1, steps=2)
+    running = started_and_ended(workshop, held(workshop, gate), rollouts=1, steps=2)
     refused = workshop.ale("run", "--resume", running, "--set", "run.steps=1")
     assert refused.code == 2
     assert "run.steps: a resume can't lower it from 2 to 1" in refused.err
@@ -191,7 +193,7 @@ def test_fewer_steps_are_refused_with_what_can_be_done(workshop: Any, gate: Path
 
 
 def test_a_run_ends_after_its_step(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate), rollouts=2, steps=3)
+    running = started(workshop, held(workshop, gate), rollouts=2, steps=3)
     state(workshop, "stop-after-step")
     gate.touch()
     assert running.ended().code == 4
@@ -203,7 +205,7 @@ def test_a_run_ends_after_its_step(workshop: Any, gate: Path) -> None:
 def test_a_cancelled_episode_is_broken_by_a_person_and_not_tried_again(
     workshop: Any, gate: Path
 ) -> None:
-    running = started(workshop, held(gate), retries=3, stop_after_broken=1)
+    running = started(workshop, held(workshop, gate), retries=3, stop_after_broken=1)
     run = str(workshop.run)
     workshop.wait_for(lambda: [e["stage"] for e in state(workshop)["episodes"]] == ["agent"] * 2)
     assert {each["id"] for each in state(workshop)["episodes"]} == {"0-t-0", "0-t-1"}
@@ -236,7 +238,7 @@ def test_a_policy_is_evaluated_when_that_is_asked_for_and_after_a_kill_too(
 ) -> None:
     """After step 0 of 3, where the config wants an evaluation at the start and the end alone."""
     slow, free = workshop.folder / "slow", workshop.folder / "free"
-    wait = f"if [ -e {slow} ]; then until [ -e {free} ]; do sleep 0.05; done; fi; touch done"
+    wait = f"if [ -e {slow} ]; then {workshop.until(free)}; fi; touch done"
     workshop.task("t")
     for name in ("quick", "held"):
         criteria = [{"type": "command_exit_code", "command": "true"}]
@@ -245,7 +247,7 @@ def test_a_policy_is_evaluated_when_that_is_asked_for_and_after_a_kill_too(
     workshop.scripted(
         {
             "tasks": {"held": [[{"shell": wait}, FINISH]], "quick": [[FINISH]]},
-            "default": held(gate),
+            "default": held(workshop, gate),
         },
         trainer={"type": "export", "path": "rows"},
         evaluation={
@@ -270,7 +272,7 @@ def test_a_policy_is_evaluated_when_that_is_asked_for_and_after_a_kill_too(
 
 
 def test_what_can_t_be_asked_is_refused(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     run = str(workshop.run)
     assert workshop.ale("steer", run, "concurrency").code == 2
     assert workshop.ale("steer", run, "pause", "3").code == 2
@@ -314,7 +316,7 @@ except OSError as error:
 @pytest.mark.parametrize("mode", [0o600, 0o666])
 def test_another_user_is_not_heard(workshop: Any, gate: Path, mode: int) -> None:
     """Even if the modes of socket and folders let him in."""
-    running = started(workshop, held(gate))
+    running = started(workshop, held(workshop, gate))
     path = Path((workshop.run / NAMED).read_text())
     closed = (each for each in path.parents if not each.stat().st_mode & 0o001)
     for folder in closed if mode == 0o666 else ():
@@ -350,7 +352,7 @@ def test_a_run_finds_how_many_episodes_are_worth_it(workshop: Any) -> None:
 
 
 def test_a_number_ends_auto_and_auto_begins_again(workshop: Any, gate: Path) -> None:
-    running = started(workshop, held(gate), concurrency="auto", rollouts=20)
+    running = started(workshop, held(workshop, gate), concurrency="auto", rollouts=20)
     workshop.wait_for(lambda: state(workshop)["running"] == 8)
     assert state(workshop)["auto"] is True
     assert "8 concurrent (auto)" in workshop.succeeds("steer", str(workshop.run)).out
@@ -368,7 +370,7 @@ def test_a_number_ends_auto_and_auto_begins_again(workshop: Any, gate: Path) -> 
 
 def test_the_number_that_holds_is_shown(workshop: Any, gate: Path) -> None:
     """A number that somebody has fixed is not what `auto` found, and auto again finds another."""
-    script = [*[{"shell": f"flock {workshop.folder}/slot sleep 0.02"}] * 3, *held(gate)]
+    script = [*[{"shell": f"flock {workshop.folder}/slot sleep 0.02"}] * 3, *held(workshop, gate)]
     running = started(workshop, script, concurrency="auto", rollouts=60)
     workshop.wait_for(lambda: changes(workshop), 60)
 
