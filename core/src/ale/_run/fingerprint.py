@@ -12,8 +12,8 @@ import attrs
 
 from ale.types import Task, replace
 
-_PLACES = ("origin", "file", "line")
-"""Fields that say where a task is from, not what it is."""
+_ABOUT = ("origin", "file", "line", "reference_used")
+"""Fields that say where a task is from, or what was seen of it, not what it is."""
 _HOST = ("files", "build")
 """Fields that are a folder of this machine, or a file."""
 _NAMING = ("options", "metadata")
@@ -76,7 +76,7 @@ def _facts(value: Any, base: Path | None, named: bool = False) -> Any:
             if each.name in _HOST
             else _facts(getattr(value, each.name), base, named=each.name in _NAMING)
             for each in attrs.fields(type(value))
-            if each.name not in _PLACES
+            if each.name not in _ABOUT
         }
     if isinstance(value, Mapping):
         return {str(key): _facts(each, base, named) for key, each in value.items()}

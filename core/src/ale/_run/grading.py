@@ -291,7 +291,11 @@ class _Grader:
         texts = [text for spec, _ in criteria for text in _texts(spec.options)]
         # Tests may be files of this machine.
         files = [Path(text) for text in texts if text.startswith("/") and "\0" not in text]
-        scope = Scope(workdir=self.places.own.workdir, names=named_in(texts, files))
+        scope = Scope(
+            workdir=self.places.own.workdir,
+            names=named_in(texts, files),
+            reference=self.task.reference_used,
+        )
         trusts = self.task.keep_processes
         try:
             return await judged(self.places.own, check, scope, trusts_processes=trusts)

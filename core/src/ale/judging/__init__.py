@@ -2,12 +2,14 @@
 
 from ale.judging.judge import EVERYTHING, Place, had_no_judge, judged
 from ale.judging.memory import InMemory
+from ale.judging.reference import MOST_USED
 from ale.judging.tools import Scope, lost_its_mode, named_in
 from ale.judging.upper import Upper
 from ale.judging.watch import folder_below
 
 __all__ = [
     "EVERYTHING",
+    "MOST_USED",
     "InMemory",
     "Place",
     "Scope",

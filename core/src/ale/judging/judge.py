@@ -11,10 +11,11 @@ from typing import Literal
 from attrs import field, frozen
 
 from ale.errors import GradingError, NoVerdictError, SandboxDamagedError, UnsupportedError
+from ale.judging.reference import kept
 from ale.judging.replaced import replaced_among, watched
 from ale.judging.tools import Scope, tools_among
 from ale.protocols import Judge, OpensJudge, Sandbox
-from ale.types import Score, replace
+from ale.types import CarriedChange, Score, replace
 
 ROUNDS = 4
 """Looks without the agent's tools; each may use others than the one before."""
@@ -115,8 +116,8 @@ class _Judging:
             except NoVerdictError as error:
                 failure = error
             if any(score.value > 0 for score in scores):
-                used = await self._used(judge)
-                scores = tuple(_noted(each, used) if each.value > 0 else each for each in scores)
+                used = await judge.used()
+                scores = tuple(_resting_on(each, used) for each in scores)
                 tools = await self._tools(judge)
         if tools:
             scores = await self._without(tools, scores)
@@ -143,10 +144,6 @@ class _Judging:
     async def _in(self, judge: Judge, kind: Literal["judge", "without-tools"]) -> tuple[Score, ...]:
         await judge.watch(watched(self.scope))
         return tuple(await self.check(Place(sandbox=judge.sandbox, kind=kind, judge=judge)))
-
-    async def _used(self, judge: Judge) -> str:
-        used = [change.path for change in await judge.used() if change.kind != "removed"]
-        return f"files of the agent that were used: {_listed(used)}" if used else ""
 
     async def _without(self, tools: list[str], scores: tuple[Score, ...]) -> tuple[Score, ...]:
         """Look again without the changed tools, until none of the agent's is used."""
@@ -207,6 +204,15 @@ class _Judging:
             return _noted(there, f"{said}, which the task keeps; {fresh}")
         note = f"contested: {said}, which could have done it; {fresh}"
         return _noted(replace(there, contested=value), note)
+
+
+def _resting_on(score: Score, used: Sequence[CarriedChange]) -> Score:
+    """A score that says which changes the check has used, if it passes."""
+    if score.value <= 0:
+        return score
+    paths = [change.path for change in used if change.kind != "removed"]
+    note = f"files of the agent that were used: {_listed(paths)}" if paths else ""
+    return _noted(replace(score, used=kept(used)), note)
 
 
 def _lower(old: Score, new: Score | None) -> Score:

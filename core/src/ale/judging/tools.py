@@ -14,6 +14,7 @@ from pathlib import Path
 from attrs import field, frozen
 
 from ale.judging import languages, loader, python
+from ale.judging.reference import Reference
 from ale.judging.settings import content, is_setting
 from ale.judging.work import is_work
 from ale.protocols import Judge
@@ -59,6 +60,7 @@ class Scope:
         own: folders of the tests' own files, which a judge was given after the agent's.
         names: whether a file of the tests has this path in it.
         path: folders in which a shell looks for programs.
+        reference: what the reference solution's pass has used, as `Task.reference_used`.
     """
 
     workdir: str
@@ -67,6 +69,7 @@ class Scope:
     path: Sequence[str] = (
         *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"),
     )
+    reference: Sequence[str] | None = None
 
 
 def named_in(texts: Iterable[str], files: Iterable[Path] = ()) -> Callable[[str], bool]:
@@ -110,16 +113,36 @@ async def tools_among(judge: Judge, scope: Scope) -> list[str]:
     """The paths of used changes that could decide a verdict by what tests run with."""
     found = []
     changes = await judge.used()
+    beyond = await _beyond_reference(changes, judge, scope)
     used = {change.path for change in changes}
     links = {change.path: change.link for change in changes if change.link}
     modules = any(each.kind == "added" and python.module_at(each.path) for each in changes)
     installed = await _places_of_packages(judge, scope) if modules else []
     for change in changes:
         shadows = await _is_shadow(change, judge, scope, used, installed)
-        leads = shadows or _leads_to_tests(change.path, links, scope)
+        leads = shadows or _leads_to_tests(change.path, links, scope) or change.path in beyond
         if leads or await _is_tool(change, judge, scope):
             found.append(change.path)
     return found
+
+
+async def _beyond_reference(
+    changes: Sequence[CarriedChange], judge: Judge, scope: Scope
+) -> Collection[str]:
+    """The paths of used changes of no kind that the reference solution's pass has used; in the
+    system's folders the lists here know more of work."""
+    if scope.reference is None:
+        return ()
+    system = [each for each in (*_SYSTEM, *PASSING) if not is_below(scope.workdir, each)]
+    asked = [
+        each
+        for each in changes
+        if is_below(each.path, scope.workdir) or each.kind != "removed"
+        if not _LIBRARIES.match(each.path)
+        and not any(is_below(each.path, folder) for folder in system)
+    ]
+    reference = Reference(scope.reference, scope.workdir, scope.path)
+    return await reference.beyond(asked, judge)
 
 
 def _leads_to_tests(path: str, links: Mapping[str, str], scope: Scope) -> bool:

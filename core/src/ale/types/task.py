@@ -102,6 +102,10 @@ class Task:
     """Keep processes of the agent running during grading (for a task that asks for a server)."""
     solution: tuple[str, ...] | None = None
     """Reference solution: shell commands, run in one session by the oracle agent."""
+    reference_used: tuple[str, ...] | None = None
+    """Paths that the tests have used when the reference solution passed, as `Score.used` has them:
+    a later pass that used something of another kind is looked at again without it. None if it is
+    not known. The task source ``validated`` fills it in."""
     steps: tuple["Task", ...] = ()
     """Tasks run one after the other in this task's sandbox, each with setup, agent and grading,
     until a score ends the task. With steps, this task's own goal, criteria and solution are not

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from ale._cli.main import cli
 from ale._store import RunDirectory
 from ale.errors import InputError
+from ale.judging import MOST_USED
 from ale.plugin import BuildContext
 from ale.protocols import TaskSource
 from ale.runs import Redactor, Registry, RunReader, fingerprint
@@ -22,6 +23,7 @@ from ale.types import CriterionSpec, Environment, Episode, Score, Task, replace
 from ale_agent_oracle.validate.badge import (
     ValidatedOptions,
     ValidatedTasks,
+    used_by_solutions,
     write_badge,
 )
 from ale_agent_oracle.validate.commands import validate
@@ -107,7 +109,7 @@ class TestValidated(TaskSourceContract):
     def source(self, tmp_path: Path) -> TaskSource:
         criteria = (CriterionSpec(type="file_contains", options={"path": "a", "text": "b"}),)
         tasks = [Task(id=name, goal=f"Write {name}.", criteria=criteria) for name in ("a", "b")]
-        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local", {})
+        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local", {}, {})
         options = ValidatedOptions(tasks=ListSource(tasks), badge=tmp_path / "badge.json")
         return ValidatedTasks(options, BuildContext())
 
@@ -432,12 +434,40 @@ def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
     source = ValidatedTasks(options, BuildContext())
     with pytest.raises(InputError, match="there is no such file"):
         list(source.load())
-    write_badge(badge, {"a": False}, [task], "local", {})
+    write_badge(badge, {"a": False}, [task], "local", {}, {})
     with pytest.raises(InputError, match=r"a \(found not valid\)"):
         list(source.load())
-    badge.write_text("{}")
-    with pytest.raises(InputError, match="can't be read"):
-        list(source.load())
+    for text in ("{}", '{"tasks": {"a": {"used": [1]}}}'):
+        badge.write_text(text)
+        with pytest.raises(InputError, match="can't be read"):
+            list(source.load())
+
+
+def test_a_badge_has_what_the_tests_used_when_solutions_passed(tmp_path: Path) -> None:
+    def passed(task: str, *used: tuple[str, ...] | None, reward: float = 1.0) -> Episode:
+        scores = tuple(Score(criterion="it", passed=True, value=1.0, used=each) for each in used)
+        return Episode(id=task, task_id=task, reward=reward, scores=scores)
+
+    many = tuple(f"/app/{number}" for number in range(MOST_USED))
+    episodes = [
+        passed("a", ("/app/b", "/app/a"), None),
+        passed("a", ("/app/c",)),
+        passed("a", ("/app/no",), reward=0.5),
+        passed("b", None),
+        passed("c", ("/app/a",)),
+        passed("c", many),
+    ]
+    used = used_by_solutions(episodes)
+    assert used == {"a": ["/app/a", "/app/b", "/app/c"]}
+    tasks = [Task(id="a", goal="g", steps=(Task(id="s", goal="h"),)), Task(id="b", goal="g")]
+    badge = tmp_path / "badge.json"
+    write_badge(badge, {"a": True, "b": True}, tasks, "docker", {}, used)
+    options = ValidatedOptions(tasks=ListSource(tasks), badge=badge)
+    found = list(ValidatedTasks(options, BuildContext()).load())
+    assert found[0].reference_used == found[0].steps[0].reference_used == tuple(used["a"])
+    assert found[1] == tasks[1]
+    # What was seen of a task is no part of what it is.
+    assert fingerprint(found[0]) == fingerprint(tasks[0])
 
 
 def stored(path: Path, task: Task, episode: Episode) -> RunReader:

@@ -210,7 +210,12 @@ class _Grading:
         proxies = await phases.enter(self.sandbox, self.options.tests_network)
         places = self.places
         names = named_in((), map(Path, self.options.tests))
-        scope = Scope(workdir=self.sandbox.workdir, own=(places.tests,), names=names)
+        scope = Scope(
+            workdir=self.sandbox.workdir,
+            own=(places.tests,),
+            names=names,
+            reference=self.task.reference_used,
+        )
 
         async def check(place: Place) -> Sequence[Score]:
             if place.judge is None:

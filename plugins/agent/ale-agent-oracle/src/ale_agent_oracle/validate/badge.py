@@ -1,17 +1,18 @@
 """The badge that a validation leaves beside tasks, and the task source that asks for it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
 from ale.errors import InputError
+from ale.judging import MOST_USED
 from ale.plugin import BuildContext, doc
 from ale.protocols import TaskSource
 from ale.runs import fingerprint
-from ale.types import Task
+from ale.types import Episode, Task, replace
 
 _SHOWN = 5
 
@@ -37,10 +38,12 @@ def write_badge(
     tasks: Sequence[Task],
     sandbox: str,
     untried: Mapping[str, Sequence[str]] | None,
+    used: Mapping[str, Sequence[str]],
 ) -> None:
     """Write which tasks are valid, each with its digest, and whether they were attacked.
 
     Args:
+        used: as `used_by_solutions`.
         untried: attacks that were not tried, by task; None if none was tried on any.
 
     Raises:
@@ -51,6 +54,7 @@ def write_badge(
             "digest": fingerprint(task),
             "valid": valid[task.id],
             "attacks_not_tried": "all" if untried is None else [*untried.get(task.id, ())],
+            **({"used": [*used[task.id]]} if task.id in used else {}),
         }
         for task in tasks
     }
@@ -65,6 +69,21 @@ def write_badge(
         "tasks": found,
     }
     path.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+
+
+def used_by_solutions(episodes: Iterable[Episode]) -> Mapping[str, Sequence[str]]:
+    """The paths that the tests have used when reference solutions passed, by task: those of all
+    passes together. Without tasks for which they are not known, or too many to be stored."""
+    found: dict[str, set[str]] = {}
+    unknown = set()
+    for episode in episodes:
+        used = [score.used for score in episode.scores if score.used is not None]
+        if episode.reward != 1 or not used:
+            continue
+        if any(len(paths) >= MOST_USED for paths in used):
+            unknown.add(episode.task_id)
+        found.setdefault(episode.task_id, set()).update(*used)
+    return {task: sorted(paths) for task, paths in found.items() if task not in unknown}
 
 
 @frozen(kw_only=True)
@@ -83,7 +102,7 @@ class ValidatedTasks:
         self._badge = options.badge
 
     def load(self) -> Iterator[Task]:
-        """The source's tasks, in its order.
+        """The source's tasks, in its order, each with what its reference solution's pass has used.
 
         Raises:
             InputError: one is not in the badge, has changed, or is not valid; nothing is yielded.
@@ -98,7 +117,10 @@ class ValidatedTasks:
                 path="tasks.badge",
                 hint=f"ale validate CONFIG --badge {self._badge}",
             )
-        yield from tasks
+        for task in tasks:
+            used = known[task.id]["used"]
+            steps = tuple(replace(step, reference_used=used) for step in task.steps)
+            yield replace(task, reference_used=used, steps=steps)
 
     def _known(self) -> Mapping[str, Any]:
         expected = "what `ale validate --badge FILE` writes"
@@ -108,7 +130,7 @@ class ValidatedTasks:
             raise InputError.of(message, file=str(self._badge), expected=expected, hint=hint)
         try:
             found = json.loads(self._badge.read_text())["tasks"]
-            return {str(key): {**each} for key, each in found.items()}
+            return {str(key): _read(each) for key, each in found.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             message = f"can't be read: {error}"
             raise InputError.of(message, file=str(self._badge), expected=expected) from None
@@ -120,3 +142,10 @@ class ValidatedTasks:
         if not known[task.id].get("valid"):
             return "found not valid"
         return None if known[task.id].get("digest") == fingerprint(task) else "changed since"
+
+
+def _read(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    used = task.get("used")
+    if used is not None and not all(isinstance(path, str) for path in used):
+        raise ValueError("'used' is not a list of paths")
+    return {**task, "used": None if used is None else tuple(used)}

@@ -75,7 +75,8 @@ class _Band(click.ParamType[tuple[float, float]]):
     "--badge",
     type=PATH,
     metavar="FILE",
-    help="Write which tasks are valid, for the task source `validated`.",
+    help="Write which tasks are valid, and what their solutions' passes used, for the task source "
+    "`validated`.",
 )
 @overrides_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -110,7 +111,7 @@ def validate(
     from functools import partial
 
     from ale_agent_oracle.validate import findings, phases, tables
-    from ale_agent_oracle.validate.badge import check_writable, write_badge
+    from ale_agent_oracle.validate.badge import check_writable, used_by_solutions, write_badge
 
     if band is not None and not attempts:
         raise click.UsageError("--band needs --attempts N")
@@ -144,5 +145,6 @@ def validate(
     if badge is not None:
         valid = {each.task: each.valid for each in found}
         untried = None if no_attacks else {each.task: each.not_tried for each in found}
-        write_badge(badge, valid, validation.tasks, validation.sandbox, untried)
+        used = used_by_solutions(runs[phases.SOLUTION].episodes)
+        write_badge(badge, valid, validation.tasks, validation.sandbox, untried, used)
     ctx.exit(0 if all(each.valid for each in found) else INVALID)
