@@ -60,7 +60,7 @@ def outcomes(
     """Reward, contested value and detail by task, kind and name of each solution."""
     workshop.succeeds("run", "run.yaml", timeout_s=1200)
     found = {}
-    for episode in workshop.episodes().values():
+    for episode in workshop.episodes(workshop.runs[-1]).values():
         works = list(solutions(names[episode["task_id"]]))
         if episode["rollout"] < len(works):  # others are repeats
             (score,) = episode["scores"]
