@@ -96,7 +96,7 @@ def kept(changes: Iterable[CarriedChange]) -> tuple[str, ...]:
 
 @frozen(slots=False)
 class Reference:
-    """What the pass of a reference solution has used.
+    """The files that the pass of a reference solution has used.
 
     Args:
         paths: as `kept` gives them.
@@ -144,7 +144,7 @@ class Reference:
         return self._kind_of_added(path) if change.kind == "added" else self._kind_of_images(path)
 
     def _kind_of_images(self, path: str) -> _Kind:
-        """Of a file of the image's that is changed or removed, where it passes without that."""
+        """The kind of a file of the image's, changed or removed, where the reference passes as it is."""
         inner, (name, _, suffix) = self._inner(path), _named(path)
         is_check = _TESTS.search(inner) or _CHECKS.search(inner) or name in _SETTINGS
         return "work" if suffix in _SOURCE and not is_check else "beyond"

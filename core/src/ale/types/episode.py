@@ -37,9 +37,9 @@ class Score:
     """The value without what the agent changed of the check's own tools, if that is another one:
     nobody can tell whether these were its work or a forgery. ``run.contested`` says what counts."""
     used: tuple[str, ...] | None = None
-    """Of a pass that was given in a judge: the paths that the agent has changed and the check has
-    used, and all that the agent has removed; at most 500. For what is in an installed package, or
-    in git's objects, that folder's. None if it is not known."""
+    """The paths that the agent has changed and the check has used, and all that the agent has
+    removed, of a pass that was given in a judge; at most 500. For what is in an installed package,
+    or in git's objects, that folder's. None if it is not known."""
     unbounded: bool = False
     """The value is on the scale of the task's own tests, not in [0, 1]."""
 
