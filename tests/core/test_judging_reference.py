@@ -27,9 +27,20 @@ FILES: Mapping[str, bytes] = {
     "/app/Rulesfile": b"off",
     "/app/jest.config.js": b"",
     "/app/env.sh": b"",
+    "/srv/data/it": b"",
+    "/srv/it.toml": b"",
+    "/lint.toml": b"",
+    "/app/venv/pyvenv.cfg": b"home = /usr/bin\n",
     "/app/.git/info/sparse-checkout": b"",
 }
-IMAGE = ("/usr/bin/diff", "/usr/share/perl5/strict.pm", "/app/tests", "/app/.lintrc.json")
+IMAGE = (
+    "/usr/bin/diff",
+    "/usr/share/perl5/strict.pm",
+    "/app/tests",
+    "/app/.lintrc.json",
+    "/srv",
+    "/usr/bin/python3",
+)
 REFERENCE = ("/app/main.py", "/app/Buildfile", "/app/.mine/rules", "/app/in.ini", "/app/old.cfg")
 WORK = (
     added("/app/main.py"),
@@ -47,6 +58,9 @@ WORK = (
     added("/app/notes.2024.csv"),
     added("/app/lib.so.1.2"),
     added("/srv/it/more.txt"),
+    added("/srv/data/it"),
+    added("/app/venv/pyvenv.cfg"),
+    CarriedChange(path="/app/venv/bin/python3", kind="added", link="/usr/bin/python3"),
     added("/app/.git/refs/heads/other"),
     added("/app/.git/packed-refs"),
     added("/app/.gitignore"),
@@ -66,6 +80,8 @@ BEYOND = (
     added("/app/env.sh"),
     added("/app/setup.py"),
     added("/app/diff"),
+    added("/srv/it.toml"),
+    added("/lint.toml"),
     added("/app/lib/strict.pm"),
     added("/app/tests/test_more.py"),
     added("/app/more_test.go"),

@@ -70,7 +70,7 @@ _CHECKS = re.compile(
 """Names of the image's files by which work is checked."""
 _HIDDEN = re.compile(r"(?:^|/)(\.(?!venv/)[^/]+.*)")
 _LEFT_TO_THE_LIST = re.compile(
-    r".*/(?:(?:site|dist)-packages|node_modules|gems|__pycache__)/.+"
+    r".*/(?:(?:site|dist)-packages|node_modules|gems|__pycache__)/.+|.*/pyvenv\.cfg"
     r"|.*/\.(?:gitignore|gitkeep|dockerignore)"  # every repository has them
     r"|.*\.git/(?:.*/)?(?:objects/(?:[0-9a-f]{2}|pack)/[^/]+|refs/(?!replace/).+|logs/.+"
     r"|[A-Z_]*HEAD|index|packed-refs|[A-Z_]*MSG)"
@@ -144,7 +144,7 @@ class Reference:
         return self._kind_of_added(path) if change.kind == "added" else self._kind_of_images(path)
 
     def _kind_of_images(self, path: str) -> _Kind:
-        """The kind of a file of the image's, changed or removed, where the reference passes as it is."""
+        """The kind of a file of the image's that the reference has left as it was."""
         inner, (name, _, suffix) = self._inner(path), _named(path)
         is_check = _TESTS.search(inner) or _CHECKS.search(inner) or name in _SETTINGS
         return "work" if suffix in _SOURCE and not is_check else "beyond"
@@ -175,24 +175,31 @@ class Reference:
         name, stem, suffix = _named(change.path)
         if not suffix and await loader.has_any(judge, self.programs, name):
             return False
-        text = await _text(change, judge)
-        if text is None:
-            return True
+        folder, text = posixpath.dirname(change.path), await _text(change, judge)
+        hidden = _HIDDEN.search(self._inner(change.path))
+        above = self._root == folder or self._root.startswith(f"{folder.rstrip('/')}/")
+        is_new = not above and not await judge.has(folder, image=True)
+        if text is None or (is_new and hidden is None and not self._is_inside(folder)):
+            return True  # no file, or in a folder elsewhere, where nothing looks by itself
         if not suffix and text.startswith(_PROGRAM) and not _LIKE_SETTINGS.search(name):
             return True
         words = {name, stem} if suffix in _SOURCE else {name}
-        if (hidden := _HIDDEN.search(self._inner(change.path))) is not None:
+        if hidden is not None:
             words = {hidden[1].partition("/")[0]}
-        folder = posixpath.dirname(change.path)
-        if folder != self.workdir.rstrip("/") and not await judge.has(folder, image=True):
+        if is_new:
             words.add(posixpath.basename(folder))
-        pattern = "|".join(re.escape(word) for word in words if word)
-        wanted = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)".encode(errors="surrogateescape"))
-        return any(wanted.search(each) for each in texts)
+        return _is_named(words, texts)
+
+    def _is_inside(self, path: str) -> bool:
+        return path.startswith(f"{self._root}/")
 
     def _inner(self, path: str) -> str:
         """A path from the workspace, if it is below."""
-        return path.removeprefix(self.workdir.rstrip("/")).lstrip("/")
+        return path.removeprefix(f"{self._root}/").lstrip("/")
+
+    @cached_property
+    def _root(self) -> str:
+        return self.workdir.rstrip("/")
 
     @cached_property
     def _paths(self) -> frozenset[str]:
@@ -222,6 +229,12 @@ def _named(path: str) -> tuple[str, str, str]:
     name = posixpath.basename(path)
     stem, _, suffix = re.sub(r"(?:\.\d+)+$", "", name).rpartition(".")
     return name, stem or suffix, suffix if stem else ""
+
+
+def _is_named(words: Iterable[str], texts: Sequence[bytes]) -> bool:
+    pattern = "|".join(re.escape(word) for word in words if word)
+    wanted = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)".encode(errors="surrogateescape"))
+    return any(wanted.search(each) for each in texts)
 
 
 async def _text(change: CarriedChange, judge: Judge) -> bytes | None:

@@ -140,6 +140,7 @@ async def _beyond_reference(
         if is_below(each.path, scope.workdir) or each.kind != "removed"
         if not _LIBRARIES.match(each.path)
         and not any(is_below(each.path, folder) for folder in system)
+        and not await is_program_of_venv(each.path, judge)
     ]
     reference = Reference(scope.reference, scope.workdir, scope.path)
     return await reference.beyond(asked, judge)
