@@ -36,6 +36,9 @@ class World:
     """Requests per second; the others are refused, and come again later."""
     breaking: int | None = None
     """More episodes at once than this break."""
+    step: int | None = None
+    """Episodes of a training step: the next ones begin `learning_s` after its last has ended."""
+    learning_s: float = 0.0
     changes: list[Change] = field(factory=list)
     refused: int = 0
     broken: int = 0
@@ -68,6 +71,11 @@ class World:
         heapq.heappush(self._due, (at, self._rng.getrandbits(40), what, episode, retry))
 
     def _start(self, episodes: int) -> None:
+        if self.step is not None:
+            if not self._left and self._started:
+                self._now += self.learning_s
+            begun = self._started if self._left else self._started + 1
+            episodes = min(episodes, -(-begun // self.step) * self.step if begun else self.step)
         while len(self._left) < self.most and self._started < episodes:
             self._started += 1
             self._left[self._started] = TURNS
@@ -124,6 +132,18 @@ def test_sandboxes_that_take_long_to_open_are_counted_in() -> None:
     world = World(auto(), queueing(16), opening_s=40.0)
     world.seconds(600)
     assert world.changes[-1].proved >= 64
+
+
+@pytest.mark.parametrize("step", [40, 100])
+def test_the_time_in_which_a_step_is_learned_is_not_measured(step: int) -> None:
+    """Neither is a pause: what is done in no time of work says nothing about the number."""
+    fixed = World(64, queueing(32), step=step, learning_s=600.0)
+    idle = 600.0 * (-(-1500 // step) - 1)
+    world = World(auto(), queueing(32), step=step, learning_s=600.0)
+    assert world.seconds(1500) - idle <= (fixed.seconds(1500) - idle) / 0.8
+    assert world.changes[-1].proved >= 24
+    measured = [each.per_s for each in world.changes if each.per_s is not None]
+    assert min(measured) > 5, [each.why for each in world.changes]
 
 
 @pytest.mark.parametrize("quota", [10.0, 40.0])

@@ -118,7 +118,9 @@ class _Window:
     """Seconds of slots that were taken."""
 
     def pass_to(self, at: float, running: int) -> None:
-        """Let time pass in which so many ran."""
+        """Let time pass in which so many ran; that in which none did is left out."""
+        if running == 0 and self.since is not None:
+            self.since += at - self.last  # a step is learned, or the run is paused
         self.occupied += running * (at - self.last)
         self.last = at
 
@@ -169,6 +171,8 @@ class AdaptiveLimit:
 
     def begin(self, episodes: Iterable[str], at: float) -> None:
         """Count episodes that begin."""
+        if self._window is not None:
+            self._window.pass_to(at, len(self._running))
         self._running.update({each: _Running(at) for each in episodes})
 
     def finish(
