@@ -25,12 +25,33 @@ def preempting(n: int) -> Callable[[int], float]:
     return lambda running: max(1.0, (running / n) ** 1.5)
 
 
+def thrashing(n: int) -> Callable[[int], float]:
+    """A server whose throughput falls to a fraction of its best when its KV cache is full."""
+    return lambda running: max(1.0, (running / n) ** 3)
+
+
+def caching(tokens: int, of_turn: int = 500) -> Callable[[int], float]:
+    """A server that batches all that its KV cache holds.
+
+    What does not fit is swapped out, and computed again before each answer. Episodes are in all
+    their turns, so that a request has the context of half of them on average.
+    """
+    fits = tokens / (of_turn * TURNS / 2)
+
+    def seconds(running: int) -> float:
+        batched = 1 + 0.01 * min(running, fits)
+        return batched * (1 + 4 * max(0.0, running - fits) / fits)
+
+    return seconds
+
+
 @define
 class World:
     """Episodes that run against one server, on a clock of its own."""
 
     limit: AdaptiveLimit | int
     turn_s: Callable[[int], float]
+    turns: int = TURNS
     opening_s: float = 0.0
     quota: float | None = None
     """Requests per second; the others are refused, and come again later."""
@@ -78,7 +99,7 @@ class World:
             episodes = min(episodes, -(-begun // self.step) * self.step if begun else self.step)
         while len(self._left) < self.most and self._started < episodes:
             self._started += 1
-            self._left[self._started] = TURNS
+            self._left[self._started] = self.turns
             if not isinstance(self.limit, int):
                 self.limit.begin([str(self._started)], self._now)
             self._push(
@@ -127,6 +148,26 @@ def test_nine_tenths_of_the_best_fixed_number(turn_s: Callable[[int], float]) ->
     assert World(auto(), turn_s).seconds(1500) <= min(fixed) / 0.9
 
 
+@pytest.mark.parametrize(
+    ("turn_s", "fits"),
+    [(thrashing(12), 12), (thrashing(24), 24), (caching(24_000), 16), (caching(90_000), 60)],
+)
+def test_it_comes_to_what_fits_a_kv_cache(turn_s: Callable[[int], float], fits: int) -> None:
+    """With twice as many, such a server does less than with half as many."""
+    world = World(auto(), turn_s)
+    assert world.seconds(1500) <= World(fits, turn_s).seconds(1500) / 0.8
+    assert 0.75 * fits <= world.changes[-1].proved <= 1.1 * fits
+    assert max(each.limit for each in world.changes) <= 2 * fits
+
+
+def test_between_a_number_and_its_double_the_middle_is_tried_at_once() -> None:
+    """It would take a quarter more at a time, each after a longer wait."""
+    world = World(auto(), thrashing(24))
+    world.seconds(600)
+    assert [each.limit for each in world.changes[:4]] == [16, 32, 24, 24]
+    assert world.changes[3].proved == 24
+
+
 def test_sandboxes_that_take_long_to_open_are_counted_in() -> None:
     """In a short measurement either all of the first episodes open sandboxes, or none."""
     world = World(auto(), queueing(16), opening_s=40.0)
@@ -154,6 +195,16 @@ def test_a_quota_is_used_and_no_episode_breaks(quota: float) -> None:
     assert world.seconds(600) <= best / 0.9
     assert world.broken == 0
     assert any("refused" in each.why for each in world.changes)
+
+
+@pytest.mark.parametrize("at_once", [4, 16])
+def test_the_ends_of_episodes_alone_are_enough(at_once: int) -> None:
+    """More is not known of episodes in other processes."""
+    world = World(auto(), queueing(at_once), turns=1)
+    took = world.seconds(600)
+    assert took <= World(at_once, queueing(at_once), turns=1).seconds(600) / 0.9
+    assert len(world.changes) >= 3
+    assert at_once / 1.6 < world.changes[-1].proved < at_once * 2.1
 
 
 def test_too_many_for_a_quota_become_fewer_until_it_holds() -> None:
@@ -220,7 +271,7 @@ def test_what_is_tried_is_told_from_what_has_proved_itself() -> None:
     world.seconds(200)
     first, second = world.changes[:2]
     assert (first.limit, first.proved, first.why) == (16, 8, "are 16 better?")
-    assert (second.limit, second.proved) == (8, 8)
+    assert (second.limit, second.proved) == (12, 8), "between the two"
     assert "times the throughput of 8 with 16" in second.why
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from ale.testing.openai_server import openai_server
 from ale.testing.waiting import wait_for
 from ale_nats.testing import WorkerGroup
 from ale_nats_client.testing import Server, running_server
@@ -101,6 +103,54 @@ def test_each_episode_is_there_once_and_as_a_local_run_has_it(
     workshop: Any, shell: Any, server: Server, group: WorkerGroup
 ) -> None:
     same_as_local(workshop, shell, server, group, EPISODES, seed=5)
+
+
+def adapts(workshop: Any, server: Server, rollouts: int) -> list[dict[str, Any]]:
+    """Runs `run.yaml` with `auto`; the changes of the number of episodes at once."""
+    executor = {"type": "nats", "url": server.url}
+    config = yaml.safe_load((workshop.folder / "run.yaml").read_text())
+    run = {"concurrency": "auto", "rollouts": rollouts}
+    workshop.write("run.yaml", config | {"executor": executor, "run": run})
+    workshop.succeeds("run", "run.yaml")
+    assert len(workshop.lines()) == rollouts
+    events = workshop.lines("events.jsonl")
+    return [each for each in events if each["event"] == "concurrency"]
+
+
+def test_auto_comes_to_the_number_that_the_workers_run_at_once(
+    workshop: Any, shell: Any, server: Server, tmp_path: Path
+) -> None:
+    """More only wait at the server: the throughput does not grow with them."""
+    group = WorkerGroup(server.url, tmp_path / "workers")
+    for _ in range(2):
+        group.start("-n", "2")
+    try:
+        workshop.task("t")
+        workshop.scripted({"default": shell("sleep 0.4; touch done")})
+        changes = adapts(workshop, server, 120)
+    finally:
+        group.stop()
+    assert (changes[0]["before"], changes[0]["limit"]) == (8, 16)
+    assert changes[1]["limit"] <= 8, "16 are no better than 8, where 4 run"
+    assert changes[-1]["proved"] <= 8
+
+
+def test_auto_hears_of_requests_that_were_refused_to_workers(
+    workshop: Any, server: Server, group: WorkerGroup
+) -> None:
+    finish = {"calls": [{"name": "finish", "arguments": {"summary": "ok"}}]}
+    refused = [{"fault": 429, "retry_after": 0.02}] * 60
+    steps = [{"calls": [{"name": "shell", "arguments": {"command": "touch done"}}]}, finish]
+    steps[0]["before"] = refused
+    workshop.task("t")
+    with openai_server({"conversations": [{"match": "", "steps": steps}]}) as model:
+        llm = {"type": "openai", "base_url": model.url, "model": "m", "max_retries": 60}
+        workshop.config(llm={**llm, "retry_min_s": 0.05, "retry_max_s": 0.1})
+        changes = adapts(workshop, server, 60)
+    assert "the model's server refused" in changes[0]["why"]
+    assert changes[0]["limit"] < 8
+    counted = [each["metadata"].get("requests_refused", 0) for each in workshop.lines()]
+    assert 0 < sum(counted) <= 60
 
 
 @pytest.mark.long

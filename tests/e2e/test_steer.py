@@ -370,7 +370,7 @@ def test_a_number_ends_auto_and_auto_begins_again(workshop: Any, gate: Path) -> 
 
 def test_the_number_that_holds_is_shown(workshop: Any, gate: Path) -> None:
     """A number that somebody has fixed is not what `auto` found, and auto again finds another."""
-    script = [*[{"shell": f"flock {workshop.folder}/slot sleep 0.02"}] * 3, *held(workshop, gate)]
+    script = [*[{"shell": f"flock {workshop.folder}/slot sleep 0.02"}] * 9, *held(workshop, gate)]
     running = started(workshop, script, concurrency="auto", rollouts=60)
     workshop.wait_for(lambda: changes(workshop), 60)
 

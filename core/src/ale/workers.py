@@ -19,6 +19,7 @@ has no run directory.
 """
 
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -34,12 +35,13 @@ from ale._registry import Registry
 from ale._run.episode import EpisodeRunner
 from ale._run.manifest import versions
 from ale._run.parts import PreparedTask, WorkerParts, build, missing_features, not_pruned, prepare
+from ale._run.session import REFUSED
 from ale._run.start import close_parts, secret_names, seeded_clocks
 from ale._store import Redactor
 from ale._store.codec import encode
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale.protocols import Start
+from ale.protocols import CountsRefusals, Start
 from ale.strict import Node, from_plain, structure
 from ale.strict.structuring import Problems
 from ale.types import Episode, Failure, Job, RunSpec, Stage, Stop, Trajectory, replace
@@ -87,6 +89,8 @@ class Worker:
     _runner: EpisodeRunner = field(repr=False)
     _redactor: Redactor = field(repr=False)
     _prepared: dict[tuple[str, str], PreparedTask] = field(factory=dict, repr=False)
+    _told: "Counter[str]" = field(factory=Counter, repr=False)
+    """Numbers that its episodes have said so far, by their key."""
 
     @classmethod
     def build(
@@ -167,11 +171,18 @@ class Worker:
             return broken(job, "InputError", str(error))
         start = Start(task_id=job.task.id, rollouts=1, name=job.start)
         episode = await self._runner.run(job, prepared, start, on_stage)
-        if self.name:
-            episode = replace(episode, metadata={**episode.metadata, WORKER: self.name})
+        if more := {**({WORKER: self.name} if self.name else {}), **self._refused()}:
+            episode = replace(episode, metadata={**episode.metadata, **more})
         data = encode(episode)
         masked = self._redactor.scrub_json(data)
         return episode if masked is data else decode(masked, Episode)
+
+    def _refused(self) -> Mapping[str, int]:
+        """The requests that were refused since this was asked before; empty for none."""
+        llm = self._runner.parts.llm
+        total = llm.refused if isinstance(llm, CountsRefusals) else 0
+        new, self._told[REFUSED] = total - self._told[REFUSED], total
+        return {REFUSED: new} if new else {}
 
     def _prepare(self, job: Job) -> PreparedTask:
         key = (job.split, job.task.id)

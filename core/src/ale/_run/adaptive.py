@@ -211,7 +211,9 @@ class AdaptiveLimit:
             window.work += 1
             window.begun += first
         elif window.is_settled:
-            self._window = _Window(signs, {*self._running}, running, since=at, last=at)
+            # Of an episode that has ended nothing more will come.
+            lacking = {*self._running} - ({episode} if ended else set())
+            self._window = _Window(signs, lacking, running, since=at, last=at)
         return self._measured(window, at, signs)
 
     def _overload(self, window: _Window, signs: Signs) -> str | None:
@@ -254,11 +256,15 @@ class AdaptiveLimit:
     def _tried(self, per_s: float, signs: Signs) -> Change:
         """The end of a trial: which number stays, and what is tried next."""
         before, tried, gain = self._proved, self.limit, per_s / self._per_s
-        needed = _GROWS if self._doubles else _MORE if tried > before else _SAME
-        self._doubles = self._doubles and gain >= _DOUBLES
+        doubled, self._doubles = self._doubles, self._doubles and gain >= _DOUBLES
+        needed = _GROWS if doubled else _MORE if tried > before else _SAME
         why = f"{gain:.2f} times the throughput of {before} with {tried}"
         if gain < needed:
             self._upwards = tried < before
+            middle = (before + tried) // 2
+            if doubled and middle > before:
+                # A server that holds a few more may do much less with twice as many.
+                return self._to(middle, why, per_s)
             self._wait()
             return self._to(before, why, per_s)
         self._proved, self._per_s, self._pause, self._until = tried, per_s, 1, 1

@@ -221,6 +221,9 @@ def _at_first(config: RunConfig) -> int:
     return START if config.run.concurrency == "auto" else config.run.concurrency
 
 
+REFUSED = "requests_refused"
+"""Key of an episode's metadata: how many requests the server of a worker's model has refused since
+the episode before it. The run's own model does not know of them."""
 _MEMORY_S = 1.0
 """Seconds from one look at the free memory to the next."""
 
@@ -236,11 +239,16 @@ class Overload:
     llm: object
     broken: int = 0
     """Attempts at episodes that broke."""
+    elsewhere: int = 0
+    """Requests that were refused to workers."""
     _memory: float = field(default=1.0, init=False)
     _looked: float | None = field(default=None, init=False)
 
     def add(self, episode: Episode) -> None:
-        """Count the attempts at an episode that broke."""
+        """Count the attempts at an episode that broke, and what was refused to its worker."""
+        refused = episode.metadata.get(REFUSED)
+        # Other metadata may come from an agent.
+        self.elsewhere += refused if isinstance(refused, int) else 0
         failures = [*episode.earlier_failures, *([episode.failure] if episode.failure else [])]
         self.broken += sum(each.kind != CancelledByUserError.__name__ for each in failures)
 
@@ -249,7 +257,7 @@ class Overload:
         if self._looked is None or now - self._looked >= _MEMORY_S:
             self._looked, self._memory = now, free_memory()
         refused = self.llm.refused if isinstance(self.llm, CountsRefusals) else 0
-        return Signs(refused=refused, broken=self.broken, memory=self._memory)
+        return Signs(refused=refused + self.elsewhere, broken=self.broken, memory=self._memory)
 
 
 @frozen(kw_only=True)
