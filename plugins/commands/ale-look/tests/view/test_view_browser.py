@@ -341,12 +341,21 @@ def test_the_runs_page_has_name_and_success_in_sight_at_any_width(
         page.open(f"{url}/" if bundled else address(served))
         page.until("document.querySelectorAll('#runs tbody tr').length === 2")
         box = "document.querySelector('#runs')"
-        for width, column in ((1280, "created (UTC)"), (900, "created (UTC)"), (390, "success")):
+        for width, column in ((1280, "created"), (900, "created"), (390, "success")):
             page.resize(width)
             end = f"[...{box}.querySelectorAll('th')].find((e) => e.innerText === '{column}')"
             assert page.value(f"{end}.getBoundingClientRect().right") <= width, column
             name = page.value(f"{box}.querySelector('td.name').getBoundingClientRect().width")
             assert name >= 90, (width, name)
+
+
+def test_a_narrow_page_of_a_run_has_all_of_it_within(page: Page, served: str, runs: Path) -> None:
+    tasks = [attempt(n, id=f"{n}", task_id=f"a-task-with-a-name-{n}") for n in (0, 1)]
+    write_run(runs / "wide", *tasks, *(attempt(n) for n in range(30)), credit=False)
+    page.resize(390)
+    page.open(address(served, "/run/wide"))
+    page.until("document.querySelectorAll('#tasks .dots a').length > 20")
+    assert page.value("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_a_run_that_is_not_there_is_not_waited_for(page: Page, served: str) -> None:
@@ -423,24 +432,93 @@ def test_ten_megabytes_are_shown_at_once(page: Page, served: str, runs: Path) ->
     assert time.monotonic() - begun < 5
 
 
-def test_tokens_have_the_entropy_that_the_trainer_stored(
-    page: Page, served: str, runs: Path
-) -> None:
+BUTTON = "[...document.querySelectorAll('button')].find((e) => e.innerText.includes('sampled'))"
+ENTROPIES = (
+    "[...document.querySelectorAll('.short tbody tr')].map((e) => e.children[5].textContent)"
+)
+
+
+def write_tokens(path: Path) -> Path:
+    """A run whose trainer has stored the ratios of four tokens; their file."""
     tokens = Trajectory(turns=(turn("Go.", tokens=3), turn("On.", tokens=1)), stop=FINISHED)
-    path = write_run(runs / "tokens", attempt(0, trajectory=tokens))
+    write_run(path, attempt(0, trajectory=tokens))
     row = {"episode_id": "0-rename-0", "log_ratios": [[0.1, 0.2, 0.3], None]}
     (path / "ratios").mkdir()
     file = path / "ratios" / "00000.jsonl"
     file.write_text(json.dumps({**row, "entropies": [[1.25, None, 0.5], None]}))
-    button = "[...document.querySelectorAll('button')].find((e) => e.innerText.includes('sampled'))"
-    cells = (
-        "[...document.querySelectorAll('.short tbody tr')].map((e) => e.children[5].textContent)"
-    )
+    return file
+
+
+def test_tokens_have_the_entropy_that_the_trainer_stored(
+    page: Page, served: str, runs: Path
+) -> None:
+    file = write_tokens(runs / "tokens")
     for shown in (["1.2500", "-", "0.5000", "-"], ["-"] * 4):
         page.open("about:blank")
         page.open(address(served, "/run/tokens/e/0/0-rename-0"))
-        page.until(button)
-        page.value(f"{button}.click()")
+        page.until(BUTTON)
+        page.value(f"{BUTTON}.click()")
         page.until("document.querySelectorAll('.short tbody tr').length === 4")
-        assert page.value(cells) == shown
-        file.write_text(json.dumps(row))  # as an earlier version has written it
+        assert page.value(ENTROPIES) == shown
+        row = json.loads(file.read_text())  # as an earlier version has written it
+        file.write_text(json.dumps({name: row[name] for name in ("episode_id", "log_ratios")}))
+
+
+def test_a_copy_has_tokens_and_says_what_it_lacks(
+    page: Page, catalog: Catalog, registry: Registry, tmp_path: Path
+) -> None:
+    write_tokens(catalog.folder / "tokens")
+    catalog.update()
+    write_bundle(catalog, tmp_path / "site", registry)
+    assert not (tmp_path / "site/api/run/first/tokens").exists()
+    with files_of(tmp_path / "site") as url:
+        page.open(f"{url}/#/run/tokens/e/0/0-rename-0")
+        page.until(BUTTON)
+        page.value(f"{BUTTON}.click()")
+        page.until("document.querySelectorAll('.short tbody tr').length === 4")
+        assert page.value(ENTROPIES) == ["1.2500", "-", "0.5000", "-"]
+        for path, said in (
+            ("/search?q=done", "A copy has no search"),
+            ("/compare?run=first", "A copy has no comparison of runs"),
+            ("/run/frist", "This copy does not have it: `ale view` shows all of a run."),
+            ("/run/first/e/7/0-rename-7", "This copy does not have it"),
+        ):
+            page.value(f"location.hash = {json.dumps(path)}")
+            page.reads(said)
+            assert "404" not in page.text()
+    page.errors = [each for each in page.errors if "404" not in each]
+
+
+def test_a_search_without_a_word_is_refused_in_words_of_the_page(page: Page, served: str) -> None:
+    for path, said in (
+        ("/search?q=//", "words: there is no word in '//'"),
+        ("/search?min_reward=x", "reward at least: 'x' is no number"),
+    ):
+        page.open("about:blank")
+        page.open(address(served, path))
+        page.reads(said)
+    page.errors = [each for each in page.errors if "400" not in each]
+
+
+def test_times_are_those_of_the_clock_of_who_reads(page: Page, served: str, runs: Path) -> None:
+    page._ask("Emulation.setTimezoneOverride", timezoneId="America/New_York")
+    shown = "[...document.querySelectorAll('time')].map((each) => [each.innerText, each.title])"
+    time_of_day = ["2026-11-01 07:00", "2026-11-01T12:00:00.000Z"]
+    for path in ("/", "/run/first", "/run/first/e/0/0-rename-0", "/search", "/run/first/timeline"):
+        page.open("about:blank")
+        page.open(address(served, path))
+        page.until("document.querySelector('time')")
+        assert page.value(shown)[0] == time_of_day, path
+        assert "T12:00" not in page.text()
+
+
+def test_attempts_that_have_no_dot_are_counted(page: Page, served: str, runs: Path) -> None:
+    write_run(runs / "many", *map(attempt, range(30)), credit=False)
+    page.open(address(served, "/run/many"))
+    page.until("document.querySelector('#tasks .dots')")
+    assert page.value("document.querySelectorAll('#tasks .dots a').length") == 24
+    page.reads("last 24 of 30")
+    page.open("about:blank")
+    page.open(address(served, "/run/first"))
+    page.until("document.querySelectorAll('#tasks .dots a').length === 3")
+    assert "last 24" not in page.text()

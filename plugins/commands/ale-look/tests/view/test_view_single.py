@@ -75,7 +75,7 @@ def test_what_was_left_out_is_said_wherever_episodes_are_counted(page: Page, run
     )
     page.value(f"location.hash = '#/run/first/e/{left}/0-rename-2'")
     page.until("document.querySelector('[role=alert]')")
-    assert "This is not in the file" in page.text()
+    assert "This file does not have it" in page.text()
 
 
 def test_values_stand_in_the_file(page: Page, runs: Path, registry: Registry) -> None:

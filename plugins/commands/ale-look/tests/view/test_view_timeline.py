@@ -127,7 +127,7 @@ def test_turns_too_short_to_be_told_apart_are_one(runs: Path) -> None:
 
 
 PIXEL = """(() => {
-  const canvas = document.querySelector('.lanes canvas');
+  const canvas = document.querySelector('.timeline canvas');
   const place = [AT * canvas.width, DOWN * devicePixelRatio];
   return [...canvas.getContext('2d').getImageData(...place, 1, 1).data];
 })()"""
@@ -138,7 +138,7 @@ COLOUR = """(() => {
   return [...canvas.getImageData(0, 0, 1, 1).data];
 })()"""
 CLICK = """(() => {
-  const canvas = document.querySelector('.lanes canvas');
+  const canvas = document.querySelector('.timeline canvas');
   const box = canvas.getBoundingClientRect();
   const place = { bubbles: true, clientX: box.left + box.width * AT, clientY: box.top + DOWN };
   for (const kind of ['mousedown', 'mouseup']) canvas.dispatchEvent(new MouseEvent(kind, place));
@@ -166,7 +166,7 @@ def see(page: Page, url: str) -> None:
     """Open a timeline, and look at it once it is drawn."""
     page.open("about:blank")
     page.open(url)
-    page.until("document.querySelector('.lanes canvas')?.width > 100")
+    page.until("document.querySelector('.timeline canvas')?.width > 100")
 
 
 def press(page: Page, key: str) -> None:
@@ -186,7 +186,7 @@ def test_rows_show_the_model_in_the_colour_of_its_version(
     page.until("location.hash === '#/run/timed/timeline'")
     see(page, page.value("location.href"))
     assert "3 episodes in 2 rows" in page.value(
-        "document.querySelector('.lanes').getAttribute('aria-label')"
+        "document.querySelector('.timeline').getAttribute('aria-label')"
     )
     first, other = 42 + 9, 42 + 18 + 9
     assert pixel(page, 3.5 / 30, first) == colour(page, "c3")
@@ -203,7 +203,7 @@ def test_keys_choose_open_and_zoom_and_the_address_keeps_it(
     page: Page, served: str, timed_run: Path
 ) -> None:
     see(page, address(served, "/run/timed/timeline"))
-    page.value("document.querySelector('.lanes').focus()")
+    page.value("document.querySelector('.timeline').focus()")
     for key, name in (("ArrowRight", 0), ("ArrowRight", 2), ("ArrowLeft", 0), ("ArrowDown", 1)):
         press(page, key)
         page.until(f"document.querySelector('.said b')?.innerText === '0-rename-{name}'")
@@ -217,7 +217,7 @@ def test_keys_choose_open_and_zoom_and_the_address_keeps_it(
     assert last - first == 15_000
     x = (5_000 - first) / 15_000
     assert pixel(page, x, 42 + 18 + 9) == colour(page, "c4")
-    page.value("document.querySelector('.lanes').focus()")
+    page.value("document.querySelector('.timeline').focus()")
     press(page, "0")
     page.until("!location.hash.includes('from=')")
     press(page, "Enter")
@@ -282,9 +282,9 @@ def test_ten_thousand_episodes_are_drawn_at_once(page: Page, served: str, runs: 
     page.until("document.querySelector('#episodes .line')")
     begun = time.monotonic()
     page.value("location.hash = '#/run/many/timeline'")
-    page.until("document.querySelector('.lanes canvas')?.width > 100")
+    page.until("document.querySelector('.timeline canvas')?.width > 100")
     print(f"10,000 episodes shown after {time.monotonic() - begun:.2f} s")
-    page.value("document.querySelector('.lanes').focus()")
+    page.value("document.querySelector('.timeline').focus()")
     page.value(TIMED_KEY)
     page.until("window.took")
     print(f"a key took {page.value('window.took'):.0f} ms")

@@ -2,7 +2,7 @@
 another run.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ale.text import counted, visible
@@ -51,7 +51,7 @@ def _credit(credited: CreditedEpisode, turns: Sequence[Turn]) -> str:
     return _lengths(credited.chunks, numbers) or _spans(credited.chunks, turns)
 
 
-def _lengths(chunks: Sequence[Chunk], numbers: dict[str, Sequence[object]]) -> str:
+def _lengths(chunks: Sequence[Chunk], numbers: Mapping[str, Sequence[object]]) -> str:
     for noun, values in numbers.items():
         if len(values) != len(chunks):
             return f"{counted(len(values), noun)} for {counted(len(chunks), 'chunk')}"

@@ -85,6 +85,9 @@ def _write_run(
     for head in watched.heads():
         name = f"api/run/{key}/episode/{head.offset}.json"
         put(folder, name, watched.episode(head.offset))
+        tokens = watched.tokens(head.offset)
+        if tokens.strip(b"[]nul,"):  # some turn has tokens
+            put(folder, f"api/run/{key}/tokens/{head.offset}.json", tokens)
         if (worth := watched.worth(head.offset, registry)) != b"{}":
             put(folder, f"api/run/{key}/worth/{head.offset}.json", worth)
         written.episodes += 1

@@ -33,6 +33,7 @@ from ale_look.view import live
 from ale_look.view.catalog import Catalog
 from ale_look.view.noting import MOST_BYTES
 from ale_look.view.pages import KINDS, static_files
+from ale_look.view.saved import file_of, save, saved
 from ale_look.view.searching import search
 from ale_look.view.steering import steer, steering
 from ale_look.view.watched import Kept
@@ -93,7 +94,7 @@ def app(catalog: Catalog, registry: Registry, token: str, admission: Admission) 
     routes += [Route(f"/{name}", _page(pages, name)) for name in pages if name != "index.html"]
     answers = _answers(catalog, registry, kept)
     routes += [Route(path, _told(token, answer)) for path, answer in answers.items()]
-    taken = _taken(kept).items()
+    taken = _taken(catalog, kept).items()
     routes += [Route(path, _does(token, do), methods=["POST"]) for path, do in taken]
     routes.append(Route("/api/live", _events(token, catalog)))
     return _guarded(Starlette(routes=routes), admission)
@@ -101,15 +102,17 @@ def app(catalog: Catalog, registry: Registry, token: str, admission: Admission) 
 
 _NOTES = "/api/run/{key}/notes.json"
 _STEER = "/api/run/{key}/steer.json"
+_SEARCHES = "/api/searches.json"
 _Answer = Callable[[Request], bytes | dict[str, Any]]
 _Do = Callable[[Request, bytes], bytes | dict[str, Any]]
 
 
-def _taken(kept: Kept) -> dict[str, _Do]:
+def _taken(catalog: Catalog, kept: Kept) -> dict[str, _Do]:
     """A function for each address that takes something, given the body; called in threads."""
     return {
         _NOTES: lambda asked, body: kept.run(asked.path_params["key"]).write_note(body),
         _STEER: lambda asked, body: steer(kept.path_of(asked.path_params["key"]), body),
+        _SEARCHES: lambda _, body: save(file_of(catalog), body),
     }
 
 
@@ -149,6 +152,7 @@ def _answers(catalog: Catalog, registry: Registry, kept: Kept) -> dict[str, _Ans
         "/api/about.json": lambda _: about(registry, catalog, is_live=True),
         "/api/runs.json": runs,
         "/api/search.json": found,
+        _SEARCHES: lambda _: saved(file_of(catalog)),
         "/api/compare.json": compare,
         "/api/run/{key}.json": lambda asked: kept.run(asked.path_params["key"]).summary(),
         "/api/run/{key}/episodes.json": episodes,

@@ -26,13 +26,15 @@ const ask = async (path, signal, body) => {
 // In a page of a single file, the answers stand in it.
 const within = new Map([...document.querySelectorAll("script[data-path]")].map((node) => [node.dataset.path, node]));
 
+const NOT_HERE = `This ${within.size ? "file" : "copy"} does not have it: \`ale view\` shows all of a run.`;
+
 // Names of runs and tasks may have such characters too; those of texts are visible already.
 const parsed = (text) => JSON.parse(visible(text));
 
 export const get = async (path, signal) => {
   if (within.size) {
     const node = within.get(path.split("?")[0]);
-    if (!node) throw new Error("This is not in the file; `ale view RUN` shows all of the run.");
+    if (!node) throw new Error(NOT_HERE);
     return parsed(node.textContent);
   }
   return answered(path, await ask(path, signal));
@@ -43,7 +45,8 @@ export const post = async (path, body) => answered(path, await ask(path, undefin
 
 const answered = async (path, answer) => {
   const type = answer.headers.get("Content-Type") || "";
-  if (!answer.ok && !type.includes("json")) throw new Error(`${path}: ${answer.status}`);
+  // The server of `ale view` says in JSON what it lacks; another one has files.
+  if (!answer.ok && !type.includes("json")) throw new Error(answer.status === 404 ? NOT_HERE : `The server answers ${answer.status} for ${path}.`);
   const found = parsed(await answer.text());
   if (!answer.ok) throw new Error(found.error || `${path}: ${answer.status}`);
   return found;

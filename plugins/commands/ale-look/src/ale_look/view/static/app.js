@@ -27,6 +27,7 @@ const places = ({ parts }, { one }) => (one && parts[0] !== "run" ? ["run", one.
 
 const chosen = ({ parts, query }, shared) => {
   const [first, key, kind, ...rest] = parts;
+  if (!shared.about.live && (first === "search" || first === "compare")) return html`<h1>${first === "search" ? "Search" : "Compare"}</h1><p class="note">A copy has no ${first === "search" ? "search" : "comparison of runs"}: <code>ale view</code> has, on the folder of the runs.</p>`;
   if (first === "search") return html`<${Search} ...${shared} query=${query} />`;
   if (first === "compare") return html`<${Compare} ...${shared} keys=${query.getAll("run")} />`;
   if (first !== "run") return html`<${Runs} ...${shared} query=${query} />`;

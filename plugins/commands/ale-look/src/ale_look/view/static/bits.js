@@ -2,7 +2,7 @@
 import { createContext, html, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { looks, pieces } from "./ansi.js";
-import { counted, percent, rewardText, tone } from "./format.js";
+import { counted, moment, percent, rewardText, tone } from "./format.js";
 
 // How often the server was gone and answers again: what asks it does so again then.
 export const Returns = createContext(0);
@@ -23,6 +23,8 @@ export const useAnswer = (path, needs) => {
 export const Problem = ({ error }) => error && html`<p class="warning" role="alert">${error.message}</p>`;
 export const Badge = ({ kind, children, title }) => html`<span class=${`badge ${kind || ""}`} title=${title}>${children}</span>`;
 export const Reward = ({ value }) => html`<${Badge} kind=${tone(value)}>${rewardText(value)}<//>`;
+
+export const When = ({ at }) => { const { text, exact } = moment(at); return html`<time datetime=${exact || undefined} title=${exact || undefined}>${text}</time>`; };
 
 // Passes that may be forged: what the agent changed of the check's own tools decided them.
 export const Contested = ({ n }) => n > 0 && html` <${Badge} kind="warn" title="without what the agent changed of the check's own tools these have another value">${counted(n, "contested pass", "contested passes")}<//>`;

@@ -3,7 +3,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useMemo, useState } from
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
-import { Badge, Fold, Problem, Reward, useAnswer, useReturns } from "./bits.js";
+import { Badge, Fold, Problem, Reward, When, useAnswer, useReturns } from "./bits.js";
 import { Worth } from "./worth.js";
 import { Branches } from "./branches.js";
 import { Diff, changesIn } from "./diff.js";
@@ -122,13 +122,13 @@ const inOrder = (episode) => episode.scores.map((score, i) => ({ score, evidence
 const factsOf = (episode) => [`step ${episode.step}`, episode.learned_in !== null && episode.learned_in !== episode.step && `learned in step ${episode.learned_in}`,
   `attempt ${episode.rollout}`, `ended: ${episode.stop}${episode.detail ? ` (${episode.detail})` : ""}`, ...episode.models];
 const spentOf = (episode) => [...Object.entries(episode.seconds).map(([stage, spent]) => `${stage} ${seconds(spent)}`),
-  episode.sandbox && `sandbox ${episode.sandbox}`, episode.start && `start ${episode.start}`, episode.started];
+  episode.sandbox && `sandbox ${episode.sandbox}`, episode.start && `start ${episode.start}`];
 const joined = (facts) => facts.filter(Boolean).join(" \u00b7 ");
 
 const Head = ({ run, episode, beside }) => html`<header class="episode-head"><h1><${Reward} value=${episode.reward} /> ${episode.id}<span class="spacer"></span>
     <span class="beside">${beside.previous && html`<a rel="prev" href=${toEpisode(run, beside.previous)}>previous</a>`}${beside.next && html`<a rel="next" href=${toEpisode(run, beside.next)}>next</a>`}</span></h1>
   <p class="sub">${episode.kind} · <a href=${toTask(run, episode.task, undefined, episode.step)}>${episode.task}</a> · ${joined(factsOf(episode))}</p>
-  <p class="sub small">${joined(spentOf(episode))}</p>
+  <p class="sub small">${joined(spentOf(episode))}${episode.started && html` · <${When} at=${episode.started} />`}</p>
   ${episode.problems.map((text) => html`<p class="warning">${text}</p>`)}
   ${episode.damaged && html`<p class="warning">The agent damaged its sandbox: ${episode.damaged}</p>`}
   ${episode.failures.map((failure) => html`<${Failure} failure=${failure} />`)}
@@ -236,5 +236,5 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
     ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} notes=${html`<${NotesOn} about=${about} turn=${number} ...${notebook} />`} />`)}
     ${!episode.turns.length && html`<p class="empty">No turns.</p>`}
-    ${about.live && episode.turns.some((each) => each.tokens) && html`<p><button type="button" onClick=${() => setTokens(!tokens)}>${tokens ? "Hide" : "Show"} tokens as they were sampled</button></p>${tokens && html`<${Tokens} run=${run} offset=${offset} />`}`}`;
+    ${!about.one && episode.turns.some((each) => each.tokens) && html`<p><button type="button" onClick=${() => setTokens(!tokens)}>${tokens ? "Hide" : "Show"} tokens as they were sampled</button></p>${tokens && html`<${Tokens} run=${run} offset=${offset} />`}`}`;
 };

@@ -23,10 +23,12 @@ export const seconds = (value) => {
   const minutes = Math.round(value / 60);
   return minutes < 60 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 };
+// A time of the reader's own clock, of seconds since 1970 or of a text as ISO 8601 has it, and the same exactly.
+const two = (n) => String(n).padStart(2, "0");
 export const moment = (at) => {
-  if (!at) return "-";
-  const text = new Date(1000 * at).toISOString();
-  return `${text.slice(0, 10)} ${text.slice(11, 16)}`;
+  const date = new Date(typeof at === "number" ? 1000 * at : at);
+  if (!at || Number.isNaN(date.getTime())) return { text: at ? `${at}` : "-", exact: "" };
+  return { text: `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`, exact: date.toISOString() };
 };
 export const tone = (reward) => (reward === null || reward === undefined ? "warn" : reward >= 1 ? "good" : "bad");
 export const rewardText = (reward) => (reward === null || reward === undefined ? "broken" : plain(reward));

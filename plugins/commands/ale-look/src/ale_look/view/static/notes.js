@@ -1,8 +1,8 @@
 // Notes: what people say of an episode and of its turns, and the form that writes them.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact-htm.js";
 import { get, post, runPath } from "./api.js";
-import { moment, visible } from "./format.js";
-import { Badge, Problem } from "./bits.js";
+import { visible } from "./format.js";
+import { Badge, Problem, When } from "./bits.js";
 
 const BY = "ale-by";
 const me = (about) => localStorage.getItem(BY) ?? about.by ?? "";
@@ -92,7 +92,7 @@ const Form = ({ about, note, labels, save, close }) => {
 };
 
 const Item = ({ note, edit, withdraw }) => html`<li><${Marks} notes=${note.label || note.verdict ? [note] : []} />${note.comment && html`<pre>${visible(note.comment)}</pre>`}
-  <small>${[visible(note.by), moment(note.at)].filter(Boolean).join(" \u00b7 ")}</small>
+  <small>${note.by && `${visible(note.by)} \u00b7 `}<${When} at=${note.at} /></small>
   ${edit && html`<button type="button" onClick=${() => edit(note)}>Edit</button><button type="button" onClick=${() => withdraw(note)}>Withdraw</button>`}</li>`;
 
 const asked = ({ id, offset, episode, turn, label, comment, verdict, by }) => ({ ...(id && { id }), offset, episode, turn, label, comment, verdict, by });

@@ -32,7 +32,7 @@ const lastBegun = (frames, time) => {
 };
 
 const Frame = ({ frame, time, raw }) => html`<div class="call"><${Arguments} call=${frame.call} />
-  ${time < frame.to ? html`<p class="note">runs</p>` : html`${frame.call.seen !== undefined && html`<${Seen} raw=${raw} text=${frame.call.seen} />`}${frame.call.error && html`<pre class="wrong">${frame.call.error}</pre>`}`}</div>`;
+  ${time < frame.to ? html`<p class="note">running</p>` : html`${frame.call.seen !== undefined && html`<${Seen} raw=${raw} text=${frame.call.seen} />`}${frame.call.error && html`<pre class="wrong">${frame.call.error}</pre>`}`}</div>`;
 
 // The time of a film that runs or stands, and the call that is shown: several may have the same time.
 const useClock = (frames, ends, first) => {

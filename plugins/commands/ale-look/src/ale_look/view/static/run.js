@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, passAt, percent, plain, seconds, visible, whole } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";
-import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, useLater } from "./bits.js";
+import { Badge, Chart, Contested, Fold, Problem, Rate, Reward, Rows, Table, When, useLater } from "./bits.js";
 import { State } from "./runs.js";
 import { Marks, byEpisode, useNotes } from "./notes.js";
 import { Steering } from "./steer.js";
@@ -13,7 +13,7 @@ const Progress = ({ progress }) => progress && html`<div class="progress" role="
   ${progress.of && html`<progress max=${progress.of} value=${progress.done}></progress>`}</div>`;
 
 const Head = ({ run }) => html`<header><h1>${run.run_id}</h1>
-  <p class="sub"><${State} state=${run.outcome.name} /><${Contested} n=${run.contested} />${run.outcome.time && ` after ${run.outcome.time}`}${run.outcome.started && ` · started ${run.outcome.started}`} · <a href=${link(["run", run.key, "timeline"])}>timeline</a></p>
+  <p class="sub"><${State} state=${run.outcome.name} /><${Contested} n=${run.contested} />${run.outcome.time && ` after ${run.outcome.time}`}${run.outcome.started && html` · started <${When} at=${run.outcome.started} />`} · <a href=${link(["run", run.key, "timeline"])}>timeline</a></p>
   <${Progress} progress=${run.progress} />
   ${run.warnings.map((text) => html`<p class="warning" role="alert">${text}</p>`)}
   <p class="picks">${run.parts.map(([part, kind]) => html`<span><small>${part}</small> ${kind}</span>`)}</p>
@@ -43,7 +43,7 @@ const Spark = ({ values }) => values.length > 1 && html`<span class="spark" aria
 const Left = ({ shown, of }) => shown < of && html`<p class="note">Showing ${whole(shown)} of ${whole(of)}.</p>`;
 const DOTS = 24;
 const Dots = ({ run, attempts }) => html`<span class="dots">${attempts.slice(-DOTS).map((row) => html`<a href=${toEpisode(run, row)} class=${`try ${row.reward === null ? "broken" : row.reward >= 1 ? "good" : row.reward > 0 ? "half" : "bad"}`}
-  title=${`${row.id}: ${row.reward === null ? "broken" : plain(row.reward)}`}><span class="hidden">${row.reward === null ? "broken" : plain(row.reward)}</span></a>`)}</span>`;
+  title=${`${row.id}: ${row.reward === null ? "broken" : plain(row.reward)}`}><span class="hidden">${row.reward === null ? "broken" : plain(row.reward)}</span></a>`)}</span>${attempts.length > DOTS && html` <small>last ${DOTS} of ${whole(attempts.length)}</small>`}`;
 
 // A page of a single file may have a part of the episodes.
 const isPart = (one) => Boolean(one) && one.held < one.episodes;

@@ -1,9 +1,9 @@
 // All runs of the folder: filter, sort, choose two or more to compare.
 import { html, useEffect, useState } from "./preact-htm.js";
 import { get } from "./api.js";
-import { moment, plain, seconds, whole } from "./format.js";
+import { plain, seconds, whole } from "./format.js";
 import { go, link, replaceQuery } from "./route.js";
-import { Badge, Contested, Problem, Rate, Table } from "./bits.js";
+import { Badge, Contested, Problem, Rate, Table, When } from "./bits.js";
 
 const TONES = { completed: "good", running: "live", paused: "warn", interrupted: "", drained: "warn", halted: "warn" };
 export const State = ({ state }) => html`<${Badge} kind=${TONES[state] ?? "bad"}>${state}<//>`;
@@ -20,7 +20,7 @@ const COLUMNS = (picked, pick) => [
   { name: "broken", num: true, class: "mid", value: (row) => row.n_broken, cell: (row) => (row.n_broken ? html`<span class="fail">${whole(row.n_broken)}</span>` : "0") },
   { name: "took", num: true, class: "wide", value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
   { name: "tags", class: "wide", cell: (row) => row.tags.map((tag) => html`<${Badge}>${tag}<//> `) },
-  { name: "created (UTC)", class: "mid", value: (row) => row.created, cell: (row) => moment(row.created) },
+  { name: "created", class: "mid", value: (row) => row.created, cell: (row) => html`<${When} at=${row.created} />` },
 ];
 
 const fits = (row, words) => {

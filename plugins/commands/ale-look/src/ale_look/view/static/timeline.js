@@ -2,21 +2,21 @@
 // Drawn on a canvas that is as large as what is seen of it; the text of a run only ever stands beside it.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { runPath } from "./api.js";
-import { counted, moment, percent, seconds, visible, whole } from "./format.js";
+import { counted, percent, seconds, visible, whole } from "./format.js";
 import { link, replaceQuery, toEpisode } from "./route.js";
-import { Fold, Problem, Reward, useAnswer } from "./bits.js";
+import { Fold, Problem, Reward, When, useAnswer } from "./bits.js";
 
 const HEAD = 42;
 const KINDS = [["model", "the model answers"], ["tools", "tools run in the sandbox"], ["rest", "the agent itself"], ["grading", "graded"], ["before", "the sandbox starts or ends"]];
 
-// Each episode in the first lane that is free when it starts; they come in the order of their starts.
+// Each episode in the first row that is free when it starts; they come in the order of their starts.
 export const packed = (starts, ends) => {
   const until = [];
   return starts.map((start, i) => {
-    let lane = 0;
-    while (lane < until.length && until[lane] > start) lane += 1;
-    until[lane] = ends[i];
-    return lane;
+    let row = 0;
+    while (row < until.length && until[row] > start) row += 1;
+    until[row] = ends[i];
+    return row;
   });
 };
 
@@ -26,9 +26,9 @@ const laidOut = (data) => {
   const { columns } = data;
   const n = columns.start.length;
   const ends = columns.start.map((start, i) => start + columns.before[i] + sum(columns.turns[i], 0, 1) + columns.rest[i] + columns.grading[i] + columns.after[i]);
-  const lane = packed(columns.start, ends);
-  const lanes = [];
-  for (let i = 0; i < n; i += 1) (lanes[lane[i]] ||= []).push(i);
+  const row = packed(columns.start, ends);
+  const rows = [];
+  for (let i = 0; i < n; i += 1) (rows[row[i]] ||= []).push(i);
   const spent = { model: 0, tools: 0, rest: 0, grading: 0, before: 0 };
   for (let i = 0; i < n; i += 1) {
     spent.model += sum(columns.turns[i], 0, 2);
@@ -39,10 +39,10 @@ const laidOut = (data) => {
   }
   const versions = new Set();
   for (const each of columns.versions) for (const version of each) if (version !== null) versions.add(version);
-  return { ...data, n, ends, lane, lanes, spent, versions: [...versions].sort((a, b) => a - b), ms: Math.max(1, data.ms) };
+  return { ...data, n, ends, row, rows, spent, versions: [...versions].sort((a, b) => a - b), ms: Math.max(1, data.ms) };
 };
 
-// The first episode of a lane that ends after a time.
+// The first episode of a row that ends after a time.
 const firstAfter = (made, indices, time) => {
   let low = 0;
   let high = indices.length;
@@ -53,7 +53,7 @@ const firstAfter = (made, indices, time) => {
   return low;
 };
 
-const laneHeight = (lanes) => Math.max(4, Math.min(18, Math.floor(520 / Math.max(1, lanes))));
+const rowHeight = (rows) => Math.max(4, Math.min(18, Math.floor(520 / Math.max(1, rows))));
 const STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, ...[1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400].map((each) => 1000 * each)];
 const tickOf = (span, width) => STEPS.find((each) => each * Math.max(2, width / 90) >= span) || 86400000 * Math.ceil(span / 86400000 / 8);
 const since = (ms) => {
@@ -85,8 +85,8 @@ const numbersOf = (context, theme) => {
 
 const hue = (version) => (version === null || version === undefined ? 0 : Math.abs(version) % 8);
 
-// An episode in the pixels of its lane: of the model in its version's colour, of tools in the same but pale, of grading
-// in grey, and of all else only in the pixels of the middle. A row of them is copied as often as the lane is high.
+// An episode in the pixels of its row: of the model in its version's colour, of tools in the same but pale, of grading
+// in grey, and of all else only in the pixels of the middle. A line of them is copied as often as the row is high.
 const paint = (made, i, x, full, middle, paints, caps) => {
   const { columns } = made;
   const turns = columns.turns[i];
@@ -115,20 +115,20 @@ const paint = (made, i, x, full, middle, paints, caps) => {
   full.fill(reward === null ? paints.warn : reward >= 1 ? paints.good : paints.bad, Math.max(0, left - caps / 4), Math.max(0, left));
 };
 
-const paintLanes = (context, made, view, paints, ratio) => {
+const paintRows = (context, made, view, paints, ratio) => {
   const { from, to, top, size } = view;
   const { width, height } = context.canvas;
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer).fill(paints.card);
   const x = (ms) => (width * (ms - from)) / (to - from);
-  const last = Math.min(made.lanes.length, Math.ceil((top + height / ratio - HEAD) / size));
-  for (let lane = Math.floor(top / size); lane < last; lane += 1) {
+  const last = Math.min(made.rows.length, Math.ceil((top + height / ratio - HEAD) / size));
+  for (let row = Math.floor(top / size); row < last; row += 1) {
     const full = new Uint32Array(width).fill(paints.card);
     const middle = new Uint32Array(width);
-    const indices = made.lanes[lane];
+    const indices = made.rows[row];
     for (let k = firstAfter(made, indices, from); k < indices.length && made.columns.start[indices[k]] <= to; k += 1) paint(made, indices[k], x, full, middle, paints, size >= 8 ? 8 * ratio : Infinity);
-    const begin = Math.round(ratio * (HEAD + lane * size - top + 1));
-    const end = Math.round(ratio * (HEAD + (lane + 1) * size - top));
+    const begin = Math.round(ratio * (HEAD + row * size - top + 1));
+    const end = Math.round(ratio * (HEAD + (row + 1) * size - top));
     for (let y = Math.max(0, begin); y < Math.min(height, end); y += 1) pixels.set(full, y * width);
     const line = Math.floor((begin + end) / 2);
     for (let y = line; y < Math.min(height, line + Math.max(1, Math.floor(ratio))); y += 1) for (let k = 0; k < width; k += 1) if (middle[k] && y >= 0) pixels[y * width + k] = middle[k];
@@ -181,14 +181,14 @@ const draw = (canvas, made, view) => {
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round(height * ratio);
   const context = canvas.getContext("2d");
-  paintLanes(context, made, view, numbersOf(context, theme), ratio);
+  paintRows(context, made, view, numbersOf(context, theme), ratio);
   context.scale(ratio, ratio);
   const x = (ms) => (width * (ms - from)) / (to - from);
   if (selected !== null) {
     const [left, right] = [x(made.columns.start[selected]), x(made.ends[selected])];
     context.strokeStyle = theme.ink;
     context.lineWidth = 2;
-    context.strokeRect(left - 1, HEAD + made.lane[selected] * size - top, Math.max(3, right - left) + 2, size + 1);
+    context.strokeRect(left - 1, HEAD + made.row[selected] * size - top, Math.max(3, right - left) + 2, size + 1);
   }
   context.fillStyle = theme.card;
   context.fillRect(0, 0, width, HEAD);
@@ -196,8 +196,8 @@ const draw = (canvas, made, view) => {
 };
 
 const at = (made, view, left, y) => {
-  const lane = Math.floor((y - HEAD + view.top) / view.size);
-  const indices = y < HEAD ? undefined : made.lanes[lane];
+  const row = Math.floor((y - HEAD + view.top) / view.size);
+  const indices = y < HEAD ? undefined : made.rows[row];
   if (!indices) return null;
   const slack = (3 * (view.to - view.from)) / view.width;
   const time = view.from + (left / view.width) * (view.to - view.from);
@@ -205,13 +205,13 @@ const at = (made, view, left, y) => {
   return i !== undefined && made.columns.start[i] <= time + slack ? i : null;
 };
 
-// Another episode in a lane, or the one of another lane that is nearest in time.
+// Another episode in a row, or the one of another row that is nearest in time.
 const nextOf = (made, i, key) => {
   if (i === null) return made.n ? 0 : null;
   const step = { ArrowRight: 1, ArrowLeft: -1 }[key];
-  const lane = made.lane[i];
-  if (step) return made.lanes[lane][made.lanes[lane].indexOf(i) + step] ?? i;
-  const indices = made.lanes[lane + { ArrowDown: 1, ArrowUp: -1 }[key]];
+  const row = made.row[i];
+  if (step) return made.rows[row][made.rows[row].indexOf(i) + step] ?? i;
+  const indices = made.rows[row + { ArrowDown: 1, ArrowUp: -1 }[key]];
   if (!indices) return i;
   return indices[Math.min(indices.length - 1, firstAfter(made, indices, made.columns.start[i]))];
 };
@@ -289,7 +289,7 @@ const useRange = (query, ms) => {
   return [range || asked(query, ms), set];
 };
 
-const Lanes = ({ run, made, query }) => {
+const Episodes = ({ run, made, query }) => {
   const box = useRef(null);
   const canvas = useRef(null);
   const [top, setTop] = useState(0);
@@ -297,8 +297,8 @@ const Lanes = ({ run, made, query }) => {
   const drag = useRef(null);
   const { width, dark } = useBox(box);
   const [range, setRange] = useRange(query, made.ms);
-  const size = laneHeight(made.lanes.length);
-  const inner = HEAD + made.lanes.length * size;
+  const size = rowHeight(made.rows.length);
+  const inner = HEAD + made.rows.length * size;
   const height = Math.min(inner, 620);
   const chosen = number(query.get("e"));
   const selected = useMemo(() => { const i = made.columns.offset.indexOf(chosen); return i < 0 ? null : i; }, [made, chosen]);
@@ -312,7 +312,7 @@ const Lanes = ({ run, made, query }) => {
   };
   const pan = (ms) => setRange(within(range.from + ms, range.to + ms, made.ms));
   const shownAt = (i) => {
-    const y = made.lane[i] * size;
+    const y = made.row[i] * size;
     if (y < top || y + size > top + height - HEAD) box.current.scrollTop = y - (height - HEAD) / 2;
     if (made.ends[i] < range.from || made.columns.start[i] > range.to) pan(made.columns.start[i] - (range.from + range.to) / 2);
   };
@@ -346,7 +346,7 @@ const Lanes = ({ run, made, query }) => {
   const up = (event) => { if (drag.current && !drag.current.moved) select(at(made, view, ...place(event))); drag.current = null; };
   return html`<div class="modes"><button type="button" onClick=${() => zoom(0.5, center())} aria-label="zoom in">+</button><button type="button" onClick=${() => zoom(2, center())} aria-label="zoom out">\u2212</button>
       <button type="button" onClick=${() => setRange({ from: 0, to: made.ms })}>all</button><small>arrow keys choose, Enter opens, + and \u2212 zoom, Shift and arrow keys move; Ctrl and wheel zoom, dragging moves</small></div>
-    <div class="lanes" ref=${box} tabindex="0" role="application" aria-label=${`${counted(made.n, "episode")} in ${counted(made.lanes.length, "row")} over ${since(made.ms)}`}
+    <div class="timeline" ref=${box} tabindex="0" role="application" aria-label=${`${counted(made.n, "episode")} in ${counted(made.rows.length, "row")} over ${since(made.ms)}`}
       style=${{ height: `${height + 2}px` }} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${pressed}>
       <div style=${{ height: `${inner}px` }}><canvas ref=${canvas} style=${{ width: `${width}px`, height: `${height}px` }} onMouseMove=${moved} onMouseLeave=${() => setOver(null)}
         onMouseDown=${down} onMouseUp=${up} onWheel=${turned}></canvas></div></div>
@@ -359,8 +359,8 @@ export const Timeline = ({ changes, run, query }) => {
   const made = useMemo(() => data && laidOut(data), [data]);
   if (!made) return html`<${Problem} error=${error} />${!error && html`<p class="empty">Reading the episodes</p>`}`;
   return html`<${Problem} error=${error} /><h1>Timeline of <a href=${link(["run", run])}>${visible(run)}</a></h1>
-    <p class="sub">${[`from ${moment(made.began)} UTC`, since(made.ms), made.n < made.episodes ? `the last ${whole(made.n)} of ${counted(made.episodes, "episode")}` : counted(made.n, "episode"),
-    `at most ${whole(made.lanes.length)} at a time`, made.untimed > 0 && `${counted(made.untimed, "episode")} without a time`].filter(Boolean).join(" \u00b7 ")}</p>
-    ${made.n > 0 ? html`<${Lanes} run=${run} made=${made} query=${query} /><${Key} made=${made} />` : html`<p class="empty">No episode has ended yet.</p>`}
+    <p class="sub">from <${When} at=${made.began} />${" \u00b7 "}${[since(made.ms), made.n < made.episodes ? `the last ${whole(made.n)} of ${counted(made.episodes, "episode")}` : counted(made.n, "episode"),
+    `at most ${whole(made.rows.length)} at a time`, made.untimed > 0 && `${counted(made.untimed, "episode")} without a time`].filter(Boolean).join(" \u00b7 ")}</p>
+    ${made.n > 0 ? html`<${Episodes} run=${run} made=${made} query=${query} /><${Key} made=${made} />` : html`<p class="empty">No episode has ended yet.</p>`}
     <${Marks} made=${made} /><p class="note">An episode is drawn once it has ended. A row is not a worker: an episode stands in the first row that is free when it begins.</p>`;
 };
