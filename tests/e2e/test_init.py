@@ -129,3 +129,30 @@ def test_without_a_terminal_it_does_not_wait_for_answers(workshop: Any) -> None:
     assert "did you mean 'iflow'?" in done.err
     assert not list(workshop.folder.glob("*.yaml"))
     assert not (workshop.folder / "tasks").exists()
+
+
+def test_a_run_at_a_terminal_says_first_what_it_is_doing(workshop: Any) -> None:
+    """Before anything is imported that takes seconds, as torch does: here a file that waits."""
+    gate = workshop.folder / "gate"
+    lines = [
+        "import pathlib, time",
+        "from ale.plugin import hookimpl",
+        f"while not pathlib.Path({str(gate)!r}).exists():",
+        "    time.sleep(0.05)",
+        "@hookimpl",
+        "def ale_run_finished(event): ...",
+    ]
+    (workshop.folder / "slow.py").write_text("\n".join(lines))
+    workshop.task("t")
+    finish = {"calls": [{"name": "finish", "arguments": {"summary": "ok"}}]}
+    workshop.scripted({"default": [finish]}, plugins=["slow.py"], observers=[{"type": "console"}])
+    ale = str(Path(sys.executable).parent / "ale")
+    terminal = Terminal(workshop.folder, workshop.environ, ale, "run", "run.yaml")
+    terminal.expect("run.yaml: loading its parts, then a check of model and sandbox")
+    gate.touch()
+    terminal.expect("completed after")
+    assert terminal.ended() == 0
+    resumed = Terminal(workshop.folder, workshop.environ, ale, "run", "--resume", str(workshop.run))
+    resumed.expect(f"{workshop.run.name}: loading its parts")
+    assert resumed.ended() == 0
+    assert "loading" not in workshop.succeeds("run", "run.yaml").err, "a log has the plan's line"

@@ -126,6 +126,9 @@ def command(
       ale run configs/quickstart.yaml --set credit.type=grpo -n 16
       ale run --resume runs/20260101-120000-3f2a-quickstart
     """
+    if config is None and resume is None and CONFIG.exists():
+        config = CONFIG
+    _announce(config or resume, dry_run)
     from ale._cli.plan import describe_plan
     from ale._config import load_config
     from ale._run.interrupt import Interrupt
@@ -137,8 +140,6 @@ def command(
     assert isinstance(root, click.Group)
     interrupt = Interrupt(show=lambda text: click.echo(f"\n{text}", err=True))
     host = Host(registry=registry, interrupt=interrupt)
-    if config is None and resume is None and CONFIG.exists():
-        config = CONFIG
     others = format or replay or directory or dry_run or deterministic
     _check_usage(config, resume, retry_broken=retry_broken, others=bool(others))
     options = _run_options(concurrency, no_checks)
@@ -167,6 +168,15 @@ def command(
             return
         starting = start_checked(ready, host)
     ctx.exit(_to_the_end(starting, interrupt, root.list_commands(ctx)))
+
+
+def _announce(what: Path | None, dry_run: bool) -> None:
+    """Say on a terminal what is done before the first line of the run, which may take seconds.
+
+    A log is not watched: what it has first is the run's plan.
+    """
+    if what is not None and not dry_run and sys.stderr.isatty():
+        click.echo(f"{what.name}: loading its parts, then a check of model and sandbox", err=True)
 
 
 def _check_usage(
