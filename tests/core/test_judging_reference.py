@@ -4,14 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ale.judging import MOST_USED, Scope
+from ale.judging import MOST_USED, Scope, named_in
 from ale.judging.reference import kept
 from ale.judging.tools import tools_among
 from ale.types import CarriedChange
 
 from .test_judging import FakeJudge, added, changed, removed
 
-MAIN = b"from helpers import say\nsay(open('words.json'), '.state')\nos.system('make_it')\n"
+MAIN = b"""from helpers import say
+import words_check
+options, env = {'conf/a'}, 1
+say(open('words.json'), '.state')
+os.system('make_it')
+"""
 FILES: Mapping[str, bytes] = {
     "/app/main.py": MAIN,
     "/app/run": b"#!/bin/sh\n",
@@ -29,6 +34,11 @@ FILES: Mapping[str, bytes] = {
     "/app/env.sh": b"",
     "/srv/data/it": b"",
     "/srv/it.toml": b"",
+    "/app/check.sh": b"",
+    "/app/options.py": b"",
+    "/app/conf/it.ini": b"",
+    "/app/env/it.toml": b"",
+    "/app/expected.csv": b"",
     "/lint.toml": b"",
     "/app/venv/pyvenv.cfg": b"home = /usr/bin\n",
     "/app/.git/info/sparse-checkout": b"",
@@ -60,6 +70,11 @@ WORK = (
     added("/srv/it/more.txt"),
     added("/srv/data/it"),
     added("/app/venv/pyvenv.cfg"),
+    added("/app/parts/yaml.py"),
+    added("/app/yaml2.py"),
+    added("/app/main.sh"),
+    added("/app/conf/it.ini"),
+    added("/app/words_check.py"),
     CarriedChange(path="/app/venv/bin/python3", kind="added", link="/usr/bin/python3"),
     added("/app/.git/refs/heads/other"),
     added("/app/.git/packed-refs"),
@@ -82,6 +97,14 @@ BEYOND = (
     added("/app/diff"),
     added("/srv/it.toml"),
     added("/lint.toml"),
+    added("/app/yaml.py"),
+    added("/app/yaml/__init__.py"),
+    added("/app/extra.sh"),
+    added("/app/check.sh"),
+    added("/app/options.py"),
+    added("/app/env/it.toml"),
+    added("/app/expected.csv"),
+    added("/etc/it.conf"),
     added("/app/lib/strict.pm"),
     added("/app/tests/test_more.py"),
     added("/app/more_test.go"),
@@ -101,8 +124,13 @@ BEYOND = (
 
 async def tools(changes: Sequence[CarriedChange], reference: Sequence[str] | None) -> list[str]:
     judge = FakeJudge(changes, FILES, IMAGE)
-    scope = Scope(workdir="/app", path=["/usr/bin"], reference=reference)
-    return await tools_among(judge, scope)  # type: ignore[arg-type]
+    return await tools_among(judge, scope(reference))  # type: ignore[arg-type]
+
+
+def scope(reference: Sequence[str] | None) -> Scope:
+    texts = ["import yaml", ". /app/extra.sh", "grep it /etc/it.conf", "import json"]
+    names = named_in(texts)
+    return Scope(workdir="/app", path=["/usr/bin"], names=names, reference=reference)
 
 
 @pytest.mark.parametrize("change", WORK, ids=lambda change: f"{change.kind} {change.path}")
@@ -122,13 +150,16 @@ async def test_what_doubtful_files_name_is_work_if_they_are() -> None:
     changes = [added("/app/data/words.toml"), added("/app/words.json"), added("/app/main.py")]
     assert await tools(changes, REFERENCE) == ["/app/data/words.toml"]
     judge = FakeJudge(changes, {**FILES, "/app/words.json": b'["words.toml"]'}, IMAGE)
-    scope = Scope(workdir="/app", path=["/usr/bin"], reference=REFERENCE)
-    assert await tools_among(judge, scope) == []  # type: ignore[arg-type]
+    assert await tools_among(judge, scope(REFERENCE)) == []  # type: ignore[arg-type]
 
 
 async def test_tests_are_work_where_the_reference_has_some() -> None:
     assert await tools([added("/app/tests/test_b.py")], ["/app/tests/test_a.py"]) == []
     assert await tools([changed("/app/tests/test_b.py")], ["/app/tests/test_a.py"]) != []
+
+
+async def test_a_program_alone_is_work() -> None:
+    assert await tools([added("/app/run")], ["/app/other"]) == []
 
 
 def test_a_score_keeps_few_paths_of_packages_and_repositories() -> None:

@@ -8,7 +8,7 @@ names them, and by what the other files of the work name.
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -67,7 +67,7 @@ _CHECKS = re.compile(
     r"|grader?|judge|scor(?:e|er|ing)|lint|ci|expected|golden|fixtures?|answers?)(?=$|[/_.-])",
     re.IGNORECASE,
 )
-"""Names of the image's files by which work is checked."""
+"""Names of files by which work is checked."""
 _HIDDEN = re.compile(r"(?:^|/)(\.(?!venv/)[^/]+.*)")
 _LEFT_TO_THE_LIST = re.compile(
     r".*/(?:(?:site|dist)-packages|node_modules|gems|__pycache__)/.+|.*/pyvenv\.cfg"
@@ -84,6 +84,8 @@ _PERLS = (
     *("/usr/lib/x86_64-linux-gnu/perl-base", "/usr/share/perl5", "/etc/perl"),
     *(f"/usr/share/perl/5.{version}" for version in range(20, 48, 2)),
 )
+_LOADED = r"\b(?:import|from|require|use|mod|include|source|load)\b[^\n]*\b{0}\b|[/\"']{0}[\"']"
+"""How code names a module by its name without a suffix."""
 _LONGEST = 1 << 18
 _Kind = Literal["work", "doubtful", "beyond"]
 
@@ -102,11 +104,13 @@ class Reference:
         paths: as `kept` gives them.
         workdir: of the sandbox that is judged.
         programs: folders in which a shell looks for programs.
+        names: whether a file of the tests has this text in it.
     """
 
     paths: Sequence[str]
     workdir: str
     programs: Sequence[str]
+    names: Callable[[str], bool]
 
     async def beyond(self, changes: Sequence[CarriedChange], judge: Judge) -> set[str]:
         """The paths of used changes that are of no kind that its pass has used, nor work of another
@@ -124,11 +128,11 @@ class Reference:
         self, doubtful: Sequence[CarriedChange], work: Sequence[CarriedChange], judge: Judge
     ) -> Sequence[CarriedChange]:
         """The changes of doubtful kind that no work names, nor others that work names."""
-        texts: list[bytes] = []
-        named = [each for each in work if each.kind != "removed"][:_MOST_READ]
-        while doubtful and named:
+        if not doubtful:
+            return ()
+        texts = [await _text(each, judge) or b"" for each in work[:_MOST_READ]]
+        while named := [each for each in doubtful if await self._is_work(each, texts, judge)]:
             texts += [await _text(each, judge) or b"" for each in named]
-            named = [each for each in doubtful if await self._is_work(each, texts, judge)]
             doubtful = [each for each in doubtful if each not in named]
         return doubtful
 
@@ -155,8 +159,25 @@ class Reference:
             return "work"
         if name in _SETTINGS or (_TESTS.search(self._inner(path)) and not self._has_tests):
             return "beyond"
+        if suffix in _SOURCE and self._is_optional(path):
+            return "beyond"
         is_known = suffix in _SOURCE or suffix in _DATA or suffix in self._suffixes
-        return "work" if is_known and not _LIKE_SETTINGS.search(stem) else "doubtful"
+        decides = _LIKE_SETTINGS.search(stem) or _CHECKS.search(stem)
+        return "work" if is_known and (stem in self._stems or not decides) else "doubtful"
+
+    def _is_optional(self, path: str) -> bool:
+        """Whether the tests load it, where the reference passes without a file of its name."""
+        inner = self._inner(path)
+        name, stem, suffix = _named(path)
+        if stem == "__init__":
+            inner = stem = posixpath.dirname(inner)
+        if "/" in inner or stem in self._stems:
+            return False
+        words = [f"{word} {place}{name}" for word in (".", "source") for place in ("", "./")]
+        words += [f". {path}", f"source {path}"]
+        if suffix == "py":
+            words = [f"import {stem}", f"from {stem} import"]
+        return any(map(self.names, words))
 
     async def _is_found_first(self, path: str, judge: Judge) -> bool:
         """Whether it is a module of Perl's with a name of the image's."""
@@ -183,12 +204,14 @@ class Reference:
             return True  # no file, or in a folder elsewhere, where nothing looks by itself
         if not suffix and text.startswith(_PROGRAM) and not _LIKE_SETTINGS.search(name):
             return True
-        words = {name, stem} if suffix in _SOURCE else {name}
-        if hidden is not None:
-            words = {hidden[1].partition("/")[0]}
+        name = hidden[1].partition("/")[0] if hidden is not None else name
+        patterns = [rf"(?<![\w.-]){re.escape(name)}(?!\w)"]
+        if suffix in _SOURCE and hidden is None:
+            patterns.append(_LOADED.format(re.escape(stem)))
         if is_new:
-            words.add(posixpath.basename(folder))
-        return _is_named(words, texts)
+            patterns.append(rf"(?<!\w){re.escape(posixpath.basename(folder))}[/\"']")
+        wanted = re.compile("|".join(patterns).encode(errors="surrogateescape"))
+        return any(wanted.search(each) for each in texts)
 
     def _is_inside(self, path: str) -> bool:
         return path.startswith(f"{self._root}/")
@@ -210,6 +233,12 @@ class Reference:
         return frozenset(posixpath.basename(path) for path in self._paths)
 
     @cached_property
+    def _stems(self) -> frozenset[str]:
+        """Names without their suffixes; for a package of Python's that of its folder."""
+        parts = [part for path in self._paths for part in self._inner(path).split("/")]
+        return frozenset(_named(part)[1] for part in parts)
+
+    @cached_property
     def _suffixes(self) -> frozenset[str]:
         named = [_named(path) for path in self._paths]
         return frozenset(suffix for name, _, suffix in named if name not in _SETTINGS and suffix)
@@ -229,12 +258,6 @@ def _named(path: str) -> tuple[str, str, str]:
     name = posixpath.basename(path)
     stem, _, suffix = re.sub(r"(?:\.\d+)+$", "", name).rpartition(".")
     return name, stem or suffix, suffix if stem else ""
-
-
-def _is_named(words: Iterable[str], texts: Sequence[bytes]) -> bool:
-    pattern = "|".join(re.escape(word) for word in words if word)
-    wanted = re.compile(rf"(?<!\w)(?:{pattern})(?!\w)".encode(errors="surrogateescape"))
-    return any(wanted.search(each) for each in texts)
 
 
 async def _text(change: CarriedChange, judge: Judge) -> bytes | None:

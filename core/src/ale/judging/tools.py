@@ -134,16 +134,19 @@ async def _beyond_reference(
     if scope.reference is None:
         return ()
     system = [each for each in (*_SYSTEM, *PASSING) if not is_below(scope.workdir, each)]
-    asked = [
-        each
-        for each in changes
-        if is_below(each.path, scope.workdir) or each.kind != "removed"
-        if not _LIBRARIES.match(each.path)
-        and not any(is_below(each.path, folder) for folder in system)
-        and not await is_program_of_venv(each.path, judge)
-    ]
-    reference = Reference(scope.reference, scope.workdir, scope.path)
-    return await reference.beyond(asked, judge)
+    asked, others = [], set()
+    for each in changes:
+        path = each.path
+        if _LIBRARIES.match(path) or any(is_below(path, folder) for folder in system):
+            if each.kind != "removed" and path not in _ACCOUNTS and _is_named(path, scope):
+                others.add(path)
+        elif each.kind != "removed" or is_below(path, scope.workdir):
+            asked.append(each)
+    asked = [each for each in asked if not await is_program_of_venv(each.path, judge)]
+    known = tuple("/{}/".format(path.strip("/").partition("/")[0]) for path in scope.reference)
+    others = {path for path in others if not path.startswith(known)}
+    reference = Reference(scope.reference, scope.workdir, scope.path, scope.names)
+    return {*others, *await reference.beyond(asked, judge)}
 
 
 def _leads_to_tests(path: str, links: Mapping[str, str], scope: Scope) -> bool:
