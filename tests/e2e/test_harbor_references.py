@@ -82,7 +82,7 @@ def test_a_pass_that_rests_on_more_than_the_references_is_contested(
     validated(workshop, tasks)
     badge = {"type": "validated", "badge": "badge.json", "tasks": HARBOR}
     without = outcomes(workshop, tasks)
-    assert without["linted", "hostile", "lint.toml"][:2] == (1.0, None)
+    assert all(outcome[:2] == (1.0, None) for outcome in without.values())
     config(workshop, badge, tasks)
     wrong = {
         key: outcome
@@ -90,5 +90,3 @@ def test_a_pass_that_rests_on_more_than_the_references_is_contested(
         if outcome[:2] != ((1.0, None) if key[1] == "honest" else (1.0, 0.0))
     }
     assert wrong == {}
-    unmarked = [key for key, outcome in without.items() if outcome[:2] == (1.0, None)]
-    print("unmarked by the list alone:", [key for key in unmarked if key[1] == "hostile"])
