@@ -17,8 +17,9 @@ EPISODE = "0-text-top-words-2"
 VIEWS = {
     "run": ("/run/{run}", "1180,760", False),
     "timeline": ("/run/{run}/timeline", "1180,620", False),
-    "task": ("/run/{run}/task/basics-count", "1180,640", False),
+    "task": ("/run/{run}/task/basics-count", "1180,960", False),
     "episode": ("/run/{run}/e/{offset}/" + EPISODE, "1180,760", True),
+    "replay": ("/run/{run}/e/{offset}/" + EPISODE + "?replay=3", "1180,600", True),
 }
 """By the picture's name: the address of the view, the window's size, and whether it is dark."""
 DARK = {True: "0", False: "1"}
