@@ -1,5 +1,6 @@
-"""Whether what is stored about an episode is of this episode: a file may be cut short, or of
-another run.
+"""Leaves out what is stored about an episode and does not fit it.
+
+A file may be cut short, or be of another run.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from ale.types import Chunk, CreditedEpisode, Episode, ScoredEpisode, Turn
 
 
 class Fitted(NamedTuple):
-    """What is stored about an episode, without what does not fit it."""
+    """The stored credit and scores of an episode that fit it."""
 
     credited: CreditedEpisode | None
     scored: Sequence[ScoredEpisode]
