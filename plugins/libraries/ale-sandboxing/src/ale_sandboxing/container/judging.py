@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -267,6 +267,8 @@ def _seen_here(layers: Layers | None) -> Layers:
     return layers
 
 
+_ATTEMPTS = 3
+"""Starts with the agent's files that must fail, beside one without them that does not."""
 Open = Callable[[Collection[str]], contextlib.AbstractAsyncContextManager[ContainerJudge]]
 
 
@@ -286,16 +288,16 @@ async def opened(open_once: Open, without: Collection[str]) -> AsyncIterator[Con
 async def _entered(
     stack: contextlib.AsyncExitStack, open_once: Open, without: Collection[str]
 ) -> ContainerJudge:
-    enter: Callable[[], Awaitable[ContainerJudge]] = lambda: stack.enter_async_context(  # noqa: E731
-        open_once(without)
-    )
-    try:
-        return await enter()
-    except UnsupportedError:
-        raise
-    except SandboxError:
-        with contextlib.suppress(SandboxError):
-            return await enter()
-    async with open_once((EVERYTHING,)):
-        pass
-    raise SandboxDamagedError("a fresh container does not start with the agent's files")
+    for attempt in range(_ATTEMPTS):
+        try:
+            return await stack.enter_async_context(open_once(without))
+        except UnsupportedError:
+            raise
+        except SandboxError as error:
+            cause = error
+        if attempt == 0:
+            async with open_once((EVERYTHING,)):
+                pass
+        # The next attempts follow one that worked: a machine that was too busy is not the agent.
+    message = f"a fresh container does not start with the agent's files: {cause}"
+    raise SandboxDamagedError(message) from cause
