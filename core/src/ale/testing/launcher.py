@@ -85,7 +85,8 @@ class LauncherContract:
         self, launcher: Launcher, launch: Callable[..., Launch]
     ) -> None:
         show = 'echo "$ALE_PROCESS of ${ALE_RUN_DIRECTORY##*/} with $KIT"; echo error >&2'
-        wanted = launch(show + "; sleep 1", show + WAIT, count=2)
+        wait = "until [ -e work-0 -a -e work-1 ]; do sleep 0.05; done"
+        wanted = launch(f"{show}; {wait}", f'{show}; touch "$ALE_PROCESS"{WAIT}', count=2)
         async with started(launcher, wanted) as launched:
             assert await waited(launched) == 0
         for name in ("run", "work-0", "work-1"):

@@ -222,6 +222,8 @@ class ObserverContract:
 
     hook_s = 0.05
     """Median seconds that a hook may take."""
+    single_hook_s = 1.0
+    """The same of a hook that is called once: no median leaves out what a busy machine does."""
     last_hook_s = 10.0
     """Seconds that ``ale_run_finished`` may take: nothing follows, so it may write what is left."""
     flat_bytes = 256 * 1024
@@ -257,7 +259,12 @@ class ObserverContract:
         manager = register(observer)
         seconds = notify(manager, [started(tmp_path), *episodes(range(100)), report(0)])
         medians = {name: statistics.median(taken) for name, taken in seconds.items()}
-        assert {name: s for name, s in medians.items() if s > self.hook_s} == {}
+        late = {
+            name: median
+            for name, median in medians.items()
+            if median > (self.hook_s if len(seconds[name]) > 1 else self.single_hook_s)
+        }
+        assert late == {}
         last = notify(manager, [finished(tmp_path)])["ale_run_finished"][0]
         assert last <= self.last_hook_s
 
