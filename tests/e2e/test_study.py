@@ -128,7 +128,8 @@ def test_every_table_of_the_pages_is_made_from_the_data_in_the_repository(
     for plan in plans:
         page = (ROOT / "docs" / f"{plan.page}.md").read_text()
         own = "primary" if plan.contrasts else ""
-        for place in (", ".join(filter(None, (plan.name, own))), f"{plan.name}, curves"):
+        more = [f"{plan.name}, described"] * bool(plan.described)
+        for place in (", ".join(filter(None, (plan.name, own))), f"{plan.name}, curves", *more):
             begin = f"<!-- table {place} -->\n"
             assert page.count(begin) == 1, place
             shown = page.partition(begin)[2].partition("<!-- end -->")[0]
@@ -157,7 +158,8 @@ def steps_of(study: dict[str, ModuleType], *rates: float) -> Any:
 def raced(study: dict[str, ModuleType]) -> Any:
     """Two cells with three runs of two starts; the second is faster, and both end alike."""
     cells = {"slow": (0.0, 0.0, 1.0), "fast": (0.0, 1.0, 1.0)}
-    plan = evolve(study["plan"].CREDIT, contrasts=(("fast", "slow"),))
+    pairs = (("fast", "slow"),)
+    plan = evolve(study["plan"].CREDIT, contrasts=pairs, described=(("slow", "fast"),))
     rows = [
         study["measured"].Row(
             cell=study["plan"].Cell(name, ()),
@@ -197,6 +199,7 @@ def test_nothing_is_compared_before_all_starts_of_a_fixed_plan_are_done(
     done = study["study"].shown(evolve(raced, plan=evolve(raced.plan, starts=range(2))))
     assert "| fast - slow | 2 | +50.0" in str(done["credit, primary"])
     assert "| fast | 2 | 0.0% |" in str(done["credit, curves"])
+    assert "| slow - fast | 2 | -50.0" in str(done["credit, described"])
 
 
 def test_a_start_of_a_fixed_plan_counts_when_each_of_its_cells_is_done(

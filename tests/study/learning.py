@@ -110,6 +110,16 @@ def primary(table: Table) -> Iterator[str]:
         )
 
 
+def described(table: Table) -> Iterator[str]:
+    """Comparisons that were not fixed beforehand, without a test."""
+    yield "| comparison, by area | starts | difference |"
+    yield "|---|---:|---:|"
+    for pair in table.plan.described:
+        each = contrast(table, *pair)
+        name = f"{each.cell} - {each.against}"
+        yield f"| {name} | {len(each.differences)} | {_change(each)} |"
+
+
 def _change(each: Contrast) -> str:
     found = estimate(each.differences)
     return change_text(found and found.within(-1.0, 1.0))

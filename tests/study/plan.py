@@ -43,6 +43,8 @@ class Plan:
     """It was written down before it was run: a start counts when each of its cells is done."""
     contrasts: tuple[tuple[str, str], ...] = ()
     """The primary comparisons, fixed beforehand: of the area under success, cell by cell."""
+    described: tuple[tuple[str, str], ...] = ()
+    """Further comparisons of the area, which were not fixed beforehand and are not tested."""
     sweep: str = ""
     """As `ale ablate --sweep` takes it: chosen for each cell with the first start, by seeds that
     are not reported."""
@@ -121,6 +123,7 @@ ORACLE = _cell("C measured worth", "credit={type: measured, rollouts: 4}")
 PERMUTED = _cell(
     "D measured worth, permuted", "credit={type: measured, rollouts: 4, permuted: true}"
 )
+FILTERED = _cell("E filtered imitation", "credit={type: filtered-imitation}")
 CREDIT = Plan(
     name="credit",
     title="Credit within an episode against credit by episode",
@@ -130,7 +133,7 @@ CREDIT = Plan(
         IPA,
         ORACLE,
         PERMUTED,
-        _cell("E filtered imitation", "credit={type: filtered-imitation}"),
+        FILTERED,
         _cell(
             "F GAE with a critic",
             "credit={type: gae, gamma: 1, lam: 0.95, unit: chunk}",
@@ -143,6 +146,12 @@ CREDIT = Plan(
     page="study/credit",
     fixed=True,
     contrasts=((ORACLE.label, PERMUTED.label), (IPA.label, OUTCOME.label)),
+    described=(
+        (IPA.label, FILTERED.label),
+        (FILTERED.label, OUTCOME.label),
+        (ORACLE.label, OUTCOME.label),
+        (ORACLE.label, FILTERED.label),
+    ),
 )
 CREDIT_ONE = evolve(
     CREDIT,

@@ -297,13 +297,16 @@ def shown(table: Table) -> Mapping[str, list[str]]:
     """What the page has of a grid, by the name of the place."""
     plan, name = table.plan, table.plan.name
     own = f"{name}, primary" if plan.contrasts else name
+    curves, described = f"{name}, curves", f"{name}, described"
     n, planned = learning.whole_starts(table), len(plan.starts)
     if plan.fixed and n < planned:
         said = f"{n} of {counted(planned, 'start')} done; no test is made yet."
-        return {own: [said], f"{name}, curves": ["No arm is shown before all starts are done."]}
+        hidden = ["No arm is shown before all starts are done."]
+        return {own: [said], curves: hidden, **({described: hidden} if plan.described else {})}
     picture = [] if plan.fixed else [f"![Success after training]({DATA.name}/{name}.svg)", ""]
     lines = learning.primary(table) if plan.contrasts else markdown(table)
-    return {own: [*picture, *lines], f"{name}, curves": list(learning.markdown(table))}
+    found = {own: [*picture, *lines], curves: list(learning.markdown(table))}
+    return {**found, described: list(learning.described(table))} if plan.described else found
 
 
 if __name__ == "__main__":
