@@ -258,7 +258,7 @@ async def test_all_tests_together_have_a_time_limit(grade: Grade) -> None:
         timeout_s=0.5,
         total_timeout_s=1.2,
     )
-    assert "test 1: not done in 0.5 s of CPU time" in score.detail
+    assert "test 1: not done in" in score.detail  # a busy machine reaches the longer limit first
     assert "test 5: the time for all tests was used up" in score.detail
 
 
