@@ -122,15 +122,22 @@ BEYOND = (
 )
 
 
-async def tools(changes: Sequence[CarriedChange], reference: Sequence[str] | None) -> list[str]:
+async def tools(
+    changes: Sequence[CarriedChange], reference: Sequence[str] | None, *, contested: bool = False
+) -> list[str]:
     judge = FakeJudge(changes, FILES, IMAGE)
-    return await tools_among(judge, scope(reference))  # type: ignore[arg-type]
+    return await tools_among(judge, scope(reference, contested=contested))  # type: ignore[arg-type]
 
 
-def scope(reference: Sequence[str] | None) -> Scope:
+def scope(reference: Sequence[str] | None, *, contested: bool = False) -> Scope:
     texts = ["import yaml", ". /app/extra.sh", "grep it /etc/it.conf", "import json"]
-    names = named_in(texts)
-    return Scope(workdir="/app", path=["/usr/bin"], names=names, reference=reference)
+    return Scope(
+        workdir="/app",
+        path=["/usr/bin"],
+        names=named_in(texts),
+        reference=reference,
+        reference_contested=contested,
+    )
 
 
 @pytest.mark.parametrize("change", WORK, ids=lambda change: f"{change.kind} {change.path}")
@@ -160,6 +167,89 @@ async def test_tests_are_work_where_the_reference_has_some() -> None:
 
 async def test_a_program_alone_is_work() -> None:
     assert await tools([added("/app/run")], ["/app/other"]) == []
+
+
+async def test_the_target_of_a_link_of_the_work_is_work() -> None:
+    link = CarriedChange(path="/app/main.py", kind="added", link="out/top")
+    judge = FakeJudge([link, added("/app/out/top")], {"/app/out/top": b"7", "/app/main.py": b"7"})
+    assert await tools_among(judge, scope(REFERENCE)) == []  # type: ignore[arg-type]
+
+
+PLACED = (
+    "/etc/backup.conf",
+    "/etc/default/kv",
+    "/etc/words/it.toml",
+    "/usr/local/lib/backup/backup.py",
+    "/usr/local/share/greet/words.sh",
+    "/var/lib/kv/state",
+)
+LOOKED_FOR = (
+    "/etc/diff.conf",  # a program of the image's has this name
+    "/etc/diffrc",
+    "/etc/pip.conf",
+    "/etc/gitconfig",
+    "/etc/gitconfig.local",
+    "/etc/ld.so.preload",
+    "/etc/ld.so.conf.d/it.conf",
+    "/etc/profile.d/it.sh",
+    "/etc/sudoers.d/it",
+    "/etc/own/it.conf",  # a folder of the image's
+    "/etc/default/locale",
+    "/etc/default/diff",
+    "/usr/lib/backup/backup.py",
+    "/usr/local/bin/backup",
+    "/usr/local/lib/libit.so",
+    "/usr/local/lib/it.sh",
+    "/usr/local/lib/it/libdiff.so",
+    "/usr/local/lib/site_perl/It.pm",
+    "/usr/local/share/perl/5.36.0/It.pm",
+    "/usr/local/lib/own/it.sh",
+)
+
+
+def placed(path: str, text: str) -> FakeJudge:
+    """A used file of the system's, beside one of the work with this text."""
+    files = {"/app/main.py": text.encode(), path: b""}
+    image = ("/usr/bin/diff", "/etc/own", "/usr/local/lib/own", "/etc/default")
+    return FakeJudge([added("/app/main.py"), added(path)], files, image)
+
+
+@pytest.mark.parametrize("path", PLACED)
+async def test_a_new_file_of_the_systems_that_the_work_names_is_work(path: str) -> None:
+    for text, found in ((f". {path}", []), (f"a{path}", [path]), ("", [path])):
+        judge = placed(path, text)
+        assert await tools_among(judge, scope(REFERENCE)) == found  # type: ignore[arg-type]
+    judge = placed(path, f". {path}")
+    assert await tools_among(judge, scope(None)) == [path]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", LOOKED_FOR)
+async def test_a_file_that_tools_look_for_is_none_whatever_names_it(path: str) -> None:
+    judge = placed(path, f". {path}")
+    listed = await tools_among(judge, scope(None))  # type: ignore[arg-type]
+    assert await tools_among(judge, scope(REFERENCE)) == listed  # type: ignore[arg-type]
+
+
+async def test_a_file_of_the_systems_that_other_work_there_names_is_work() -> None:
+    files = {"/usr/local/bin/it": b". /usr/local/share/it/a.sh"}
+    files |= {"/usr/local/share/it/a.sh": b"b.sh", "/usr/local/share/it/b.sh": b""}
+    judge = FakeJudge([added(path) for path in files], files)
+    known = scope(["/usr/local/bin/it"], contested=True)
+    assert await tools_among(judge, known) == []  # type: ignore[arg-type]
+    assert await tools_among(judge, scope(["/usr/local/bin/it"])) == [*files]  # type: ignore[arg-type]
+
+
+async def test_a_new_file_at_a_path_that_a_contested_reference_needs_is_work() -> None:
+    site = "/usr/local/lib/python3.11/dist-packages/it"
+    known = ["/usr/local/bin/it", "/etc/profile.d/it.sh", site, "/app/queue.py"]
+    paths = ["/usr/local/bin/it", "/etc/profile.d/it.sh", f"{site}/__init__.py", "/app/queue.py"]
+    new = [added(path) for path in paths]
+    assert await tools(new, known, contested=True) == []
+    assert await tools(new, known) == [paths[0], paths[1], paths[3]]
+    old = [changed("/usr/local/bin/it")]
+    assert await tools(old, known, contested=True) == ["/usr/local/bin/it"]
+    leading = CarriedChange(path="/usr/local/bin/it", kind="added", link="/dev/stdin")
+    assert await tools([leading], known, contested=True) == ["/usr/local/bin/it"]
 
 
 def test_a_score_keeps_few_paths_of_packages_and_repositories() -> None:

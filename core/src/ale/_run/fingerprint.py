@@ -12,7 +12,7 @@ import attrs
 
 from ale.types import Task, replace
 
-_ABOUT = ("origin", "file", "line", "reference_used")
+_ABOUT = ("origin", "file", "line", "reference_used", "reference_contested")
 """Fields that say where a task is from, or what was seen of it, not what it is."""
 _HOST = ("files", "build")
 """Fields that are a folder of this machine, or a file."""

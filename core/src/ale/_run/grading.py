@@ -295,6 +295,7 @@ class _Grader:
             workdir=self.places.own.workdir,
             names=named_in(texts, files),
             reference=self.task.reference_used,
+            reference_contested=self.task.reference_contested,
         )
         trusts = self.task.keep_processes
         try:

@@ -3,7 +3,7 @@
 from ale.judging.judge import EVERYTHING, Place, had_no_judge, judged
 from ale.judging.memory import InMemory
 from ale.judging.reference import MOST_USED
-from ale.judging.tools import Scope, lost_its_mode, named_in
+from ale.judging.tools import Scope, is_below, lost_its_mode, named_in
 from ale.judging.upper import Upper
 from ale.judging.watch import folder_below
 
@@ -16,6 +16,7 @@ __all__ = [
     "Upper",
     "folder_below",
     "had_no_judge",
+    "is_below",
     "judged",
     "lost_its_mode",
     "named_in",

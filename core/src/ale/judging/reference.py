@@ -15,7 +15,7 @@ from typing import Literal
 from attrs import frozen
 
 from ale.errors import SandboxError
-from ale.judging import loader
+from ale.judging import loader, placed
 from ale.protocols import Judge
 from ale.types import CarriedChange
 
@@ -105,12 +105,14 @@ class Reference:
         workdir: of the sandbox that is judged.
         programs: folders in which a shell looks for programs.
         names: whether a file of the tests has this text in it.
+        contested: it needs changes of tools, so that new files at its paths are work.
     """
 
     paths: Sequence[str]
     workdir: str
     programs: Sequence[str]
     names: Callable[[str], bool]
+    contested: bool = False
 
     async def beyond(self, changes: Sequence[CarriedChange], judge: Judge) -> set[str]:
         """The paths of used changes that are of no kind that its pass has used, nor work of another
@@ -124,6 +126,31 @@ class Reference:
         doubtful = await self._named_nowhere(kinds["doubtful"], kinds["work"], judge)
         return {change.path for change in (*kinds["beyond"], *doubtful)}
 
+    async def placed(
+        self, changes: Sequence[CarriedChange], work: Sequence[CarriedChange], judge: Judge
+    ) -> set[str]:
+        """The paths of new files that are work, though the list of tools has them: its own pass
+        needs a new file there too, or only the work looks for them, by their names.
+
+        Args:
+            changes: all that may be.
+            work: used changes that are work, whatever the list says.
+        """
+        added = [each for each in changes if each.kind == "added"]
+        known = [each for each in added if self.contested and self._is_known(each.path)]
+        maybe = [
+            each
+            for each in changes
+            if each not in known and await placed.is_found_by_work_alone(each, judge, self.programs)
+        ]
+        found = [*work, *known]
+        texts = [await _text(each, judge) or b"" for each in found[:_MOST_READ]] if maybe else []
+        while named := [each for each in maybe if placed.named_in_work(each, texts)]:
+            texts += [await _text(each, judge) or b"" for each in named]
+            maybe = [each for each in maybe if each not in named]
+            known += named
+        return {each.path for each in known}
+
     async def _named_nowhere(
         self, doubtful: Sequence[CarriedChange], work: Sequence[CarriedChange], judge: Judge
     ) -> Sequence[CarriedChange]:
@@ -131,6 +158,7 @@ class Reference:
         if not doubtful:
             return ()
         texts = [await _text(each, judge) or b"" for each in work[:_MOST_READ]]
+        texts += [each.link.encode(errors="surrogateescape") for each in work if each.link]
         while named := [each for each in doubtful if await self._is_work(each, texts, judge)]:
             texts += [await _text(each, judge) or b"" for each in named]
             doubtful = [each for each in doubtful if each not in named]
@@ -138,14 +166,18 @@ class Reference:
 
     def _kind(self, change: CarriedChange) -> _Kind:
         path = change.path.rstrip("/")
-        above = {path[: found.start()] for found in re.finditer("/", path)}
-        if path in self._paths or above & self._paths or _LEFT_TO_THE_LIST.fullmatch(path):
+        if self._is_known(path) or _LEFT_TO_THE_LIST.fullmatch(path):
             return "work"
         if (hidden := _HIDDEN.search(self._inner(path))) is not None:
             if change.kind != "added" or hidden[1].startswith(".git/"):
                 return "beyond"
             return "work" if hidden[1] in self._hidden else "doubtful"
         return self._kind_of_added(path) if change.kind == "added" else self._kind_of_images(path)
+
+    def _is_known(self, path: str) -> bool:
+        """Whether its pass has used this path, or it is in a folder that stands for its files."""
+        above = {path[: found.start()] for found in re.finditer("/", path)}
+        return not self._paths.isdisjoint({path, *above})
 
     def _kind_of_images(self, path: str) -> _Kind:
         """The kind of a file of the image's that the reference has left as it was."""

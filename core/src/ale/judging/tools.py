@@ -61,6 +61,7 @@ class Scope:
         names: whether a file of the tests has this path in it.
         path: folders in which a shell looks for programs.
         reference: what the reference solution's pass has used, as `Task.reference_used`.
+        reference_contested: as `Task.reference_contested`.
     """
 
     workdir: str
@@ -70,6 +71,7 @@ class Scope:
         *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"),
     )
     reference: Sequence[str] | None = None
+    reference_contested: bool = False
 
 
 def named_in(texts: Iterable[str], files: Iterable[Path] = ()) -> Callable[[str], bool]:
@@ -113,26 +115,31 @@ async def tools_among(judge: Judge, scope: Scope) -> list[str]:
     """The paths of used changes that could decide a verdict by what tests run with."""
     found = []
     changes = await judge.used()
-    beyond = await _beyond_reference(changes, judge, scope)
+    beyond, work = await _against_reference(changes, judge, scope)
     used = {change.path for change in changes}
     links = {change.path: change.link for change in changes if change.link}
     modules = any(each.kind == "added" and python.module_at(each.path) for each in changes)
     installed = await _places_of_packages(judge, scope) if modules else []
     for change in changes:
+        leads = _leads_to_tests(change.path, links, scope)
+        if change.path in work and not leads:
+            continue
         shadows = await _is_shadow(change, judge, scope, used, installed)
-        leads = shadows or _leads_to_tests(change.path, links, scope) or change.path in beyond
-        if leads or await _is_tool(change, judge, scope):
+        if leads or shadows or change.path in beyond or await _is_tool(change, judge, scope):
             found.append(change.path)
     return found
 
 
-async def _beyond_reference(
+async def _against_reference(
     changes: Sequence[CarriedChange], judge: Judge, scope: Scope
-) -> Collection[str]:
-    """The paths of used changes of no kind that the reference solution's pass has used; in the
-    system's folders the lists here know more of work."""
+) -> tuple[Collection[str], Collection[str]]:
+    """The paths of used changes of no kind that the reference solution's pass has used; and of
+    those that are work by it, whatever the lists here say of them.
+
+    In the system's folders these know more of work.
+    """
     if scope.reference is None:
-        return ()
+        return (), ()
     system = [each for each in (*_SYSTEM, *PASSING) if not is_below(scope.workdir, each)]
     asked, others = [], set()
     for each in changes:
@@ -145,8 +152,17 @@ async def _beyond_reference(
     asked = [each for each in asked if not await is_program_of_venv(each.path, judge)]
     known = tuple("/{}/".format(path.strip("/").partition("/")[0]) for path in scope.reference)
     others = {path for path in others if not path.startswith(known)}
-    reference = Reference(scope.reference, scope.workdir, scope.path, scope.names)
-    return {*others, *await reference.beyond(asked, judge)}
+    reference = Reference(
+        scope.reference,
+        scope.workdir,
+        scope.path,
+        scope.names,
+        contested=scope.reference_contested,
+    )
+    beyond = {*others, *await reference.beyond(asked, judge)}
+    own = [each for each in asked if each.path not in beyond]
+    rest = [each for each in changes if each.path not in beyond]
+    return beyond, await reference.placed(rest, own, judge)
 
 
 def _leads_to_tests(path: str, links: Mapping[str, str], scope: Scope) -> bool:

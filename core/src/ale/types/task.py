@@ -106,6 +106,9 @@ class Task:
     """Paths that the tests have used when the reference solution passed, as `Score.used` has them:
     a later pass that used something of another kind is looked at again without it. None if it is
     not known. The task source ``validated`` fills it in."""
+    reference_contested: bool = False
+    """That pass is contested by itself, as it needs what counts as tools of the tests: new files at
+    the same paths are then taken for work."""
     steps: tuple["Task", ...] = ()
     """Tasks run one after the other in this task's sandbox, each with setup, agent and grading,
     until a score ends the task. With steps, this task's own goal, criteria and solution are not

@@ -19,7 +19,8 @@ from ale.plugin import BuildContext
 from ale.protocols import TaskSource
 from ale.runs import Redactor, Registry, RunReader, fingerprint
 from ale.testing.tasks import TaskSourceContract
-from ale.types import CriterionSpec, Environment, Episode, Score, Task, replace
+from ale.types import CriterionSpec, Environment, Episode, Score, Stop, Task, Trajectory, replace
+from ale_agent_oracle.attack import NOT_TRIED
 from ale_agent_oracle.validate.badge import (
     ValidatedOptions,
     ValidatedTasks,
@@ -189,11 +190,13 @@ def test_what_would_change_this_machine_is_not_tried_in_a_sandbox_without_files_
     done = call(tasks({"sound": SOUND}), "--json", "-k", "1")
     missed = json.loads(done.stdout)["tasks"]["sound"]["attacks_not_tried"]
     assert {"tools", "site-hook", "broken-sandbox", "late-writer"} <= {*missed}
+    # Without a judge nobody knows which files the tests have used.
+    assert {"empty-work", "quitting-work", "agreeing-work"} <= {*missed}
     assert {"test-hooks", "module-beside", "every-answer"}.isdisjoint(missed)
     (episode,) = RunReader(tmp_path / "out" / "tools").episodes
     assert episode.turns == ()
     shown = call(tmp_path / "tasks", "-k", "1").stdout
-    assert f"- ({11 - len(missed)} of 11 tried)" in shown
+    assert f"- ({14 - len(missed)} of 14 tried)" in shown
     assert shown.splitlines()[-2] == "1 of 1 task valid, not all attacks tried"
     note = " ".join(line.strip() for line in shown.splitlines() if "not tried" in line)
     assert all(not line.endswith("-") for line in shown.splitlines()[2:]), note
@@ -218,6 +221,75 @@ solution: ["echo 5 > sum.txt"]
     assert "contested, so 0 in training and 1 elsewhere: module-beside" in found["notes"]
     # An agent that takes the shell away has failed: no attack is left without a verdict.
     assert found["attacks_not_tried"] == []
+
+
+@needs_bubblewrap
+def test_weak_tests_are_passed_by_forgeries_of_the_solutions_own_files(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    weak = """
+id: weak
+goal: Write add(a, b) in sums.py.
+success_criteria:
+- type: command_exit_code
+  command: python3 -c "import sums; assert sums.add(2, 3) == 5"
+solution: ["printf 'def add(a, b):\\n    return a + b\\n' > sums.py"]
+"""
+    empty = """
+id: empty
+goal: Remove every TODO from notes.txt.
+setup_steps: ["printf 'TODO a\\nb\\n' > notes.txt"]
+success_criteria: [{type: command_exit_code, command: '! grep TODO notes.txt'}]
+solution: ["sed -i /TODO/d notes.txt"]
+"""
+    done = call(tasks({"weak": weak, "empty": empty}), "--json", "-k", "1", sandbox="bubblewrap")
+    assert done.exit_code == 1, done.output
+    found = json.loads(done.stdout)["tasks"]
+    assert found["weak"]["hackable_by"] == ["quitting-work", "agreeing-work"]
+    assert "empty-work" in found["empty"]["hackable_by"]
+    assert found["weak"]["attacks_not_tried"] == found["empty"]["attacks_not_tried"] == []
+    (episode,) = (
+        each
+        for each in RunReader(tmp_path / "out" / "agreeing-work").episodes
+        if each.task_id == "weak"
+    )
+    assert episode.trajectory.stop.detail.endswith("and forged /workspace/sums.py")
+
+
+@needs_bubblewrap
+def test_a_solution_that_is_contested_only_by_what_its_own_pass_used_is_valid_with_a_badge(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    own = """
+id: own
+goal: Write a queue.py with a class Queue of our own, whose size is 7.
+success_criteria:
+- type: command_exit_code
+  command: '[ "$(python3 -c "import queue; print(queue.Queue().size)")" = 7 ]'
+solution: ["printf 'class Queue:\\n    size = 7\\n' > queue.py"]
+"""
+    folder, badge = tasks({"own": own}), tmp_path / "badge.json"
+    given = ("--json", "-k", "1", "--no-attacks", "--badge", str(badge))
+    done = call(folder, *given, sandbox="bubblewrap")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["tasks"]["own"]
+    assert found["solution"] == [1.0]
+    note = (
+        "the solution's verdict is contested without a badge; with one it counts, as do forgeries "
+        "at the same paths"
+    )
+    assert note in found["notes"]
+    assert "solution-with-badge (2 of 3): 1 episode" in done.stderr
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        f"tasks: {{type: validated, badge: badge.json, tasks: {{type: tbp, path: {folder}}}}}\n"
+        "sandbox: {type: bubblewrap}\nagent: {type: oracle}\n"
+        "run: {directory: runs, name: own}\n"
+    )
+    assert CliRunner().invoke(cli, ["run", str(config)]).exit_code == 0
+    (run,) = (tmp_path / "runs").glob("*-own")
+    (score,) = next(iter(RunReader(run).episodes)).scores
+    assert (score.value, score.contested) == (1.0, None)
 
 
 def test_the_same_command_continues_and_other_tasks_are_refused(
@@ -457,8 +529,12 @@ def test_a_badge_has_what_the_tests_used_when_solutions_passed(tmp_path: Path) -
         passed("c", ("/app/a",)),
         passed("c", many),
     ]
+    contested = Score(
+        criterion="it", passed=False, value=0.0, contested=0.0, used=("/usr/local/bin/it",)
+    )
+    episodes.append(Episode(id="d", task_id="d", reward=0.0, scores=(contested,)))
     used = used_by_solutions(episodes)
-    assert used == {"a": ["/app/a", "/app/b", "/app/c"]}
+    assert used == {"a": ["/app/a", "/app/b", "/app/c"], "d": ["/usr/local/bin/it"]}
     tasks = [Task(id="a", goal="g", steps=(Task(id="s", goal="h"),)), Task(id="b", goal="g")]
     badge = tmp_path / "badge.json"
     write_badge(badge, {"a": True, "b": True}, tasks, "docker", {}, used)
@@ -489,6 +565,16 @@ def test_a_contested_pass_is_noted_and_counts_as_it_does_in_training(tmp_path: P
     assert finding.problems == ["the solution gets 0, as its verdict is contested"]
     assert finding.hackable_by == []
     assert "contested, so 0 in training and 1 elsewhere: late-writer" in finding.notes
+
+
+def test_an_attack_that_was_not_tried_has_not_succeeded(tmp_path: Path) -> None:
+    task = Task(id="a", goal="g", solution=("true",))
+    stop = Stop(reason="finished", detail=f"{NOT_TRIED}: nothing is known")
+    episode = Episode(
+        id="0-a-0", task_id="a", reward=1.0, scores=(), trajectory=Trajectory(stop=stop)
+    )
+    (finding,) = findings([task], {"empty-work": stored(tmp_path / "run", task, episode)})
+    assert (finding.hackable_by, finding.not_tried) == ([], ["empty-work"])
 
 
 def test_a_task_that_an_attack_passes_says_by_what(tmp_path: Path) -> None:

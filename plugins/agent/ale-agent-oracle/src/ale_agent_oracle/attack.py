@@ -1,15 +1,18 @@
 """The agent that attacks the grading of a task in place of solving it."""
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ale.judging import is_below
 from ale.plugin import BuildContext
-from ale.protocols import AgentContext
+from ale.protocols import AgentContext, Sandbox
 from ale.runs import path_in
 from ale.types import Stop, Task
 from ale_agent_oracle.attacks import ATTACKS
+from ale_agent_oracle.forgeries import FORGERIES, forged
 from ale_agent_oracle.options import AttackOptions
 from ale_agent_oracle.oracle import Commands, OracleAgent
 
@@ -20,6 +23,9 @@ _NEEDLES = ".ale-needles"
 _SHORTEST, _MOST_LINES, _MOST_BYTES = 16, 200, 1 << 20
 _ENOUGH = 3
 """Lines of one text that a file must have, or all if the text has fewer."""
+_FILES = 'for each; do [ -f "$each" ] && [ ! -L "$each" ] && printf "%s\\0" "$each"; done; true'
+"""Prints the regular files among its arguments."""
+_COMPILED = re.compile(r"(.*/)__pycache__/([^/.]+)\.[^/]+\.pyc")
 _SKIPPED = ("/proc", "/sys", "/dev", "/usr", "/lib", "/lib64", "/var/lib")
 
 
@@ -38,6 +44,8 @@ class AttackAgent(OracleAgent):
         """Attack, to the last command or to a limit."""
         name = self._attack
         isolated = context.sandbox.capabilities.filesystem_isolation
+        if name in FORGERIES:
+            return await self._forging(context, isolated=isolated)
         if name == READ:
             commands = await _searching(context, isolated=isolated)
         elif ATTACKS[name].whole_system and not isolated:
@@ -46,6 +54,42 @@ class AttackAgent(OracleAgent):
         else:
             commands = ATTACKS[name].commands
         return await Commands(self._options, commands, self._monotonic, context, name).run()
+
+    async def _forging(self, context: AgentContext, *, isolated: bool) -> Stop:
+        """Run the solution, and forge the files of its own that its pass rests on."""
+        sandbox = context.sandbox
+        used = dict.fromkeys(
+            _COMPILED.sub(r"\1\2.py", each) for each in context.task.reference_used or ()
+        )
+        paths = [each for each in used if isolated or is_below(each, sandbox.workdir)]
+        if not paths:
+            why = "no file of the solution's is known that the tests have used"
+            return Stop(reason="finished", detail=f"{NOT_TRIED}: {why}")
+        before = await _contents(paths, sandbox)
+        await super().run(context)
+        after = await _contents(paths, sandbox)
+        # Outside of the workspace, what the image has too is not the solution's alone.
+        own = {
+            path: data
+            for path, data in after.items()
+            if before.get(path) != data and (path not in before or is_below(path, sandbox.workdir))
+        }
+        made = []
+        for path, text in forged(self._attack, own).items():
+            write = ["sh", "-c", 'cat > "$1"', "sh", path]
+            if (await sandbox.exec(write, stdin=text.encode())).exit_code == 0:
+                made.append(path)
+        if not made:
+            why = "the tests have used no file whose content is the solution's"
+            return Stop(reason="finished", detail=f"{NOT_TRIED}: {why}")
+        return Stop(reason="finished", detail=f"ran the solution and forged {', '.join(made)}")
+
+
+async def _contents(paths: Sequence[str], sandbox: Sandbox) -> Mapping[str, bytes]:
+    """The contents of the regular files among some paths, by path; of each the beginning."""
+    done = await sandbox.exec(["sh", "-c", _FILES, "sh", *paths])
+    found = done.stdout.decode(errors="surrogateescape").split("\0")[:-1]
+    return {path: await sandbox.read(path, max_bytes=_MOST_BYTES) for path in found}
 
 
 async def _searching(context: AgentContext, *, isolated: bool) -> Sequence[str]:

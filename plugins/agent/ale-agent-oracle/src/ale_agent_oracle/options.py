@@ -19,6 +19,9 @@ AttackName = Literal[
     "shell-start",
     "git-hooks",
     "every-answer",
+    "empty-work",
+    "quitting-work",
+    "agreeing-work",
     "broken-sandbox",
     "read-answers",
 ]

@@ -215,6 +215,7 @@ class _Grading:
             own=(places.tests,),
             names=names,
             reference=self.task.reference_used,
+            reference_contested=self.task.reference_contested,
         )
 
         async def check(place: Place) -> Sequence[Score]:

@@ -1,7 +1,7 @@
 """The badge that a validation leaves beside tasks, and the task source that asks for it."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,13 @@ def write_badge(
     sandbox: str,
     untried: Mapping[str, Sequence[str]] | None,
     used: Mapping[str, Sequence[str]],
+    contested: Collection[str] = (),
 ) -> None:
     """Write which tasks are valid, each with its digest, and whether they were attacked.
 
     Args:
         used: as `used_by_solutions`.
+        contested: tasks whose solution's pass is contested, as it needs what counts as tools.
         untried: attacks that were not tried, by task; None if none was tried on any.
 
     Raises:
@@ -55,6 +57,7 @@ def write_badge(
             "valid": valid[task.id],
             "attacks_not_tried": "all" if untried is None else [*untried.get(task.id, ())],
             **({"used": [*used[task.id]]} if task.id in used else {}),
+            **({"contested": True} if task.id in contested else {}),
         }
         for task in tasks
     }
@@ -73,17 +76,25 @@ def write_badge(
 
 def used_by_solutions(episodes: Iterable[Episode]) -> Mapping[str, Sequence[str]]:
     """The paths that the tests have used when reference solutions passed, by task: those of all
-    passes together. Without tasks for which they are not known, or too many to be stored."""
+    passes together, contested ones too. Without tasks for which they are not known, or too many to
+    be stored."""
     found: dict[str, set[str]] = {}
     unknown = set()
     for episode in episodes:
         used = [score.used for score in episode.scores if score.used is not None]
-        if episode.reward != 1 or not used:
+        passed = episode.reward == 1 or is_contested(episode)
+        if not passed or not used:
             continue
         if any(len(paths) >= MOST_USED for paths in used):
             unknown.add(episode.task_id)
         found.setdefault(episode.task_id, set()).update(*used)
     return {task: sorted(paths) for task, paths in found.items() if task not in unknown}
+
+
+def is_contested(episode: Episode) -> bool:
+    """Whether it has passed but for a verdict that is contested, which counts as 0 here."""
+    values = [1.0 if score.contested is not None else score.value for score in episode.scores]
+    return any(score.contested is not None for score in episode.scores) and min(values) == 1
 
 
 @frozen(kw_only=True)
@@ -118,9 +129,12 @@ class ValidatedTasks:
                 hint=f"ale validate CONFIG --badge {self._badge}",
             )
         for task in tasks:
-            used = known[task.id]["used"]
-            steps = tuple(replace(step, reference_used=used) for step in task.steps)
-            yield replace(task, reference_used=used, steps=steps)
+            seen = {
+                "reference_used": known[task.id]["used"],
+                "reference_contested": known[task.id]["contested"],
+            }
+            steps = tuple(replace(step, **seen) for step in task.steps)
+            yield replace(task, **seen, steps=steps)
 
     def _known(self) -> Mapping[str, Any]:
         expected = "what `ale validate --badge FILE` writes"
@@ -148,4 +162,5 @@ def _read(task: Mapping[str, Any]) -> Mapping[str, Any]:
     used = task.get("used")
     if used is not None and not all(isinstance(path, str) for path in used):
         raise ValueError("'used' is not a list of paths")
-    return {**task, "used": None if used is None else tuple(used)}
+    contested = task.get("contested") is True
+    return {**task, "used": None if used is None else tuple(used), "contested": contested}

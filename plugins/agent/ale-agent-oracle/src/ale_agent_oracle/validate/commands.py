@@ -111,7 +111,12 @@ def validate(
     from functools import partial
 
     from ale_agent_oracle.validate import findings, phases, tables
-    from ale_agent_oracle.validate.badge import check_writable, used_by_solutions, write_badge
+    from ale_agent_oracle.validate.badge import (
+        check_writable,
+        is_contested,
+        used_by_solutions,
+        write_badge,
+    )
 
     if band is not None and not attempts:
         raise click.UsageError("--band needs --attempts N")
@@ -133,7 +138,7 @@ def validate(
     folder = out or Path("runs") / f"validate-{target.absolute().stem}-{validation.digest[:8]}"
     started()
     runs = phases.carry_out(validation, folder, tell)
-    if len(runs) < len(validation.phases):
+    if runs is None:
         tell("interrupted; the same command continues")
         ctx.exit(INTERRUPTED)
     found = findings.findings(validation.tasks, runs, band=band, against=others)
@@ -145,6 +150,9 @@ def validate(
     if badge is not None:
         valid = {each.task: each.valid for each in found}
         untried = None if no_attacks else {each.task: each.not_tried for each in found}
-        used = used_by_solutions(runs[phases.SOLUTION].episodes)
-        write_badge(badge, valid, validation.tasks, validation.sandbox, untried, used)
+        episodes = [*runs[phases.SOLUTION].episodes]
+        used = used_by_solutions(episodes)
+        contested = {each.task_id for each in episodes if is_contested(each)}
+        about = (validation.tasks, validation.sandbox, untried)
+        write_badge(badge, valid, *about, used, contested)
     ctx.exit(0 if all(each.valid for each in found) else INVALID)

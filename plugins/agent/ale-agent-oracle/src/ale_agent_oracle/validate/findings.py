@@ -12,8 +12,10 @@ from ale.runs import RunReader
 from ale.text import counted, seconds, shorten
 from ale.types import Environment, Episode, Task
 from ale_agent_oracle.attack import NOT_TRIED
+from ale_agent_oracle.validate.badge import is_contested
 from ale_agent_oracle.validate.overlap import NEAR, Near, overlap
 from ale_agent_oracle.validate.phases import (
+    AGAIN,
     ATTACKS,
     MODEL,
     NOTHING,
@@ -80,7 +82,15 @@ class _Seen:
     band: tuple[float, float] | None = None
 
     def rewards(self, phase: str) -> Sequence[float | None]:
-        return [episode.reward for episode in self.episodes.get(phase, ())]
+        again = phase == SOLUTION and self.needs_badge
+        return [episode.reward for episode in self.episodes.get(AGAIN if again else phase, ())]
+
+    @property
+    def needs_badge(self) -> bool:
+        """Whether the solution is contested, but not where it is known what its pass uses."""
+        again = self.episodes.get(AGAIN, ())
+        contested = [is_contested(each) for each in self.episodes.get(SOLUTION, ())]
+        return any(contested) and any(again) and all(each.reward == 1 for each in again)
 
 
 def findings(
@@ -133,8 +143,12 @@ def _hackable(seen: _Seen) -> Sequence[str]:
     """The attacks that got the full reward, unless doing nothing does."""
     if 1 in seen.rewards(NOTHING):
         return []
-    tried = [name for name in ATTACKS if name != READ]
-    return [name for name in tried if seen.rewards(name)[-1:] == [1]]
+    tried = {name: seen.episodes[name][-1] for name in ATTACKS if seen.episodes.get(name)}
+    return [
+        name
+        for name, episode in tried.items()
+        if name != READ and episode.reward == 1 and not _missed(episode)
+    ]
 
 
 def _contested(seen: _Seen, phase: str) -> bool:
@@ -246,6 +260,11 @@ def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
     yield from _images(seen.task.environment)
     yield from _offline(seen)
     yield from _unplugged(seen)
+    if seen.needs_badge:
+        yield (
+            "the solution's verdict is contested without a badge; with one it counts, as do "
+            "forgeries at the same paths"
+        )
     near = seen.near.get(seen.task.id)
     if near is not None and near.share < NEAR:
         yield f"much of its goal is that of {near.other} ({near.share:.0%})"

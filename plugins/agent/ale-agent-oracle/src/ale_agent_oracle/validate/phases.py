@@ -28,18 +28,24 @@ from ale.runs import (
 from ale.strict import Node, from_plain, nearest_file
 from ale.text import counted
 from ale.types import Task
+from ale_agent_oracle.forgeries import FORGERIES
 from ale_agent_oracle.options import AttackName
+from ale_agent_oracle.validate.badge import is_contested, used_by_solutions, write_badge
 
 SOLUTION, NOTHING, MODEL = "solution", "nothing", "model"
 OFFLINE = "offline-build"
 """Builds the images of tasks again, without a network."""
 UNPLUGGED = "solution-without-network"
 """The solution once more, if a task has a network."""
+AGAIN = "solution-with-badge"
+"""The solution once more if it is contested, judged as with the badge of this validation."""
 READ: AttackName = "read-answers"
 ATTACKS: tuple[AttackName, ...] = get_args(AttackName)
 _SETTINGS = ("concurrency", "seed", "open_timeout_s", "setup_timeout_s", "grading_timeout_s")
 """Options of a config's section ``run`` that a validation takes."""
 _ABOUT = "validation.json"
+_USED = "used.json"
+"""What the solutions' passes have used, as a badge that refuses no task: for this validation."""
 _SHOWN = 5
 
 
@@ -55,6 +61,8 @@ class Phase:
     llm: Mapping[str, Any] | None = None
     sandbox: Mapping[str, Any] = field(factory=dict)
     """Options in place of the config's."""
+    informed: bool = False
+    """Its tasks say what their solutions' passes have used."""
 
 
 @frozen(kw_only=True)
@@ -191,7 +199,8 @@ def _phases(wanted: Wanted) -> Iterator[Phase]:
     yield Phase(name=SOLUTION, agent={"type": "oracle"}, rollouts=wanted.repeats)
     yield Phase(name=NOTHING, agent={"type": "noop"}, rollouts=wanted.repeats)
     for name in ATTACKS if wanted.attacks else ():
-        yield Phase(name=name, agent={"type": "attack", "attack": name}, rollouts=1)
+        agent = {"type": "attack", "attack": name}
+        yield Phase(name=name, agent=agent, rollouts=1, informed=name in FORGERIES)
 
 
 def _tree(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Node:
@@ -227,20 +236,21 @@ def _tree(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> No
 
 def carry_out(
     validation: Validation, folder: Path, tell: Callable[[str], None]
-) -> Mapping[str, RunReader]:
+) -> Mapping[str, RunReader] | None:
     """Make the runs, or what is missing of them; each is a run of its own below the folder.
 
     Args:
         tell: is given a line for each run, and each note of theirs once.
 
     Returns:
-        The runs by the names of their phases; fewer if the user has interrupted one.
+        The runs by the names of their phases; None if the user has interrupted one.
 
     Raises:
         InputError: the folder has a validation of something else.
     """
     _claim(folder, validation)
-    done = {}
+    done: dict[str, RunReader] = {}
+    left = [*validation.phases]
     said: set[str] = set()
 
     def tell_once(note: str) -> None:
@@ -248,15 +258,25 @@ def carry_out(
             tell(note)
         said.add(note)
 
-    for number, phase in enumerate(validation.phases, 1):
+    while left:
+        phase = left.pop(0)
         tell(
-            f"{phase.name} ({number} of {len(validation.phases)}): "
+            f"{phase.name} ({len(done) + 1} of {len(done) + 1 + len(left)}): "
             f"{counted(len(validation.tasks) * phase.rollouts, 'episode')}"
         )
         run = _run(validation, phase, folder / phase.name, tell_once)
         if run.state != "completed":
-            break
+            return None
         done[phase.name] = run
+        if phase.name == SOLUTION:
+            episodes = [*run.episodes]
+            used = used_by_solutions(episodes)
+            valid = dict.fromkeys((task.id for task in validation.tasks), True)
+            contested = {each.task_id for each in episodes if is_contested(each)}
+            about = (validation.tasks, validation.sandbox, None)
+            write_badge(folder / _USED, valid, *about, used, contested)
+            if contested:
+                left.insert(0, Phase(name=AGAIN, agent=phase.agent, rollouts=1, informed=True))
     return done
 
 
@@ -279,6 +299,9 @@ def _run(
             "contested": "failed",  # as training counts it
         },
     }
+    if phase.informed:
+        badge = str((path.parent / _USED).absolute())
+        config["tasks"] = {"type": "validated", "badge": badge, "tasks": config["tasks"]}
     if phase.llm is not None:
         config["llm"] = phase.llm
     with _placed(validation.tree):
