@@ -45,7 +45,7 @@ _SETTINGS = ("concurrency", "seed", "open_timeout_s", "setup_timeout_s", "gradin
 """Options of a config's section ``run`` that a validation takes."""
 _ABOUT = "validation.json"
 _USED = "used.json"
-"""What the solutions' passes have used, as a badge that refuses no task: for this validation."""
+"""A badge for this validation alone, which refuses no task: it has what solutions' passes used."""
 _SHOWN = 5
 
 
