@@ -22,7 +22,8 @@ from tests.e2e.harbor_tasks import PRIVILEGES
 from ale.runs import RunReader
 from ale_sandboxing.container_testing.images import DEBIAN, provide
 
-from .rows import ROWS, Row
+from .row import Row
+from .rows import ROWS
 
 _IMAGE = "ale-unseen:1"
 _KINDS = ("reference", "honest1", "honest2", "plain", "clever")
