@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from attrs import field, frozen
 
-VERDICT = "if {check}; then echo 1 >/logs/verifier/reward.txt; else echo 0 >/logs/verifier/reward.txt; fi\n"
+VERDICT = "if {check}; then echo 1 >/logs/verifier/reward.txt; "
+VERDICT += "else echo 0 >/logs/verifier/reward.txt; fi\n"
 PYTEST = "python3 -m pytest {what}\n" + VERDICT.format(check="[ $? -eq 0 ]")
 
 
