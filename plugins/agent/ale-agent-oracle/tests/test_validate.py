@@ -21,6 +21,7 @@ from ale.runs import Redactor, Registry, RunReader, fingerprint
 from ale.testing.tasks import TaskSourceContract
 from ale.types import CriterionSpec, Environment, Episode, Score, Stop, Task, Trajectory, replace
 from ale_agent_oracle.attack import NOT_TRIED
+from ale_agent_oracle.options import AttackName
 from ale_agent_oracle.validate.badge import (
     ValidatedOptions,
     ValidatedTasks,
@@ -28,7 +29,7 @@ from ale_agent_oracle.validate.badge import (
     write_badge,
 )
 from ale_agent_oracle.validate.commands import validate
-from ale_agent_oracle.validate.findings import findings
+from ale_agent_oracle.validate.findings import Finding, findings
 from ale_agent_oracle.validate.overlap import overlap
 from ale_tasks_tbp.options import TbpOptions
 from ale_tasks_tbp.source import TbpSource
@@ -513,6 +514,39 @@ def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
         badge.write_text(text)
         with pytest.raises(InputError, match="can't be read"):
             list(source.load())
+
+
+def test_a_task_that_accepted_attacks_alone_pass_is_let_in(tmp_path: Path) -> None:
+    task = Task(id="a", goal="g")
+    badge = tmp_path / "badge.json"
+    passed_by = {"a": ["empty-work", "quitting-work"]}
+    write_badge(badge, {"a": False}, [task], "docker", {}, {}, passed_by=passed_by)
+
+    def source(*accept: AttackName) -> ValidatedTasks:
+        options = ValidatedOptions(tasks=ListSource([task]), badge=badge, accept=accept)
+        return ValidatedTasks(options, BuildContext())
+
+    assert list(source("quitting-work", "empty-work").load()) == [task]
+    for accept in ((), ("quitting-work",), ("tools", "quitting-work")):
+        with pytest.raises(InputError, match="passed by empty-work") as caught:
+            list(source(*accept).load())
+    assert "accept" in str(caught.value)
+    write_badge(badge, {"a": False}, [task], "docker", {}, {})  # something else speaks against it
+    with pytest.raises(InputError, match="found not valid"):
+        list(source("quitting-work", "empty-work").load())
+
+
+def test_only_attacks_speak_against_a_task_or_something_else_does() -> None:
+    def found(**more: Any) -> Finding:
+        about: dict[str, Any] = {"task": "a", "solution": (1.0,), "nothing": (0.0,), "notes": ()}
+        about |= {"not_tried": (), "agent_s": 1.0, "solved": None}
+        return Finding(**about, **more)
+
+    cheating = "passed by cheating: tools"
+    assert found(hackable_by=("tools",), problems=(cheating,)).passed_by == ("tools",)
+    assert found(hackable_by=("tools",), problems=("slow", cheating)).passed_by == ()
+    assert found(hackable_by=(), problems=()).passed_by == ()
+    assert found(hackable_by=(), problems=("slow",)).passed_by == ()
 
 
 def test_a_badge_has_what_the_tests_used_when_solutions_passed(tmp_path: Path) -> None:

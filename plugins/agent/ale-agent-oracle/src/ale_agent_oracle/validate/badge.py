@@ -13,6 +13,7 @@ from ale.plugin import BuildContext, doc
 from ale.protocols import TaskSource
 from ale.runs import fingerprint
 from ale.types import Episode, Task, replace
+from ale_agent_oracle.options import AttackName
 
 _SHOWN = 5
 
@@ -40,12 +41,14 @@ def write_badge(
     untried: Mapping[str, Sequence[str]] | None,
     used: Mapping[str, Sequence[str]],
     contested: Collection[str] = (),
+    passed_by: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Write which tasks are valid, each with its digest, and whether they were attacked.
 
     Args:
         used: as `used_by_solutions`.
         contested: tasks whose solution's pass is contested, as it needs what counts as tools.
+        passed_by: attacks that pass a task, where nothing else speaks against it.
         untried: attacks that were not tried, by task; None if none was tried on any.
 
     Raises:
@@ -58,6 +61,7 @@ def write_badge(
             "attacks_not_tried": "all" if untried is None else [*untried.get(task.id, ())],
             **({"used": [*used[task.id]]} if task.id in used else {}),
             **({"contested": True} if task.id in contested else {}),
+            **({"passed_by": [*passed_by[task.id]]} if passed_by and task.id in passed_by else {}),
         }
         for task in tasks
     }
@@ -103,6 +107,13 @@ class ValidatedOptions:
 
     tasks: Any = field(metadata=doc("The task source.", component="tasks"))
     badge: Path = field(metadata=doc("The file that `ale validate --badge` has written."))
+    accept: tuple[AttackName, ...] = field(
+        default=(),
+        metadata=doc(
+            "Attacks that a task may be passed by, if nothing else speaks against it: tests that "
+            "import the work into their own process are passed by quitting-work."
+        ),
+    )
 
 
 class ValidatedTasks:
@@ -111,6 +122,7 @@ class ValidatedTasks:
     def __init__(self, options: ValidatedOptions, context: BuildContext) -> None:
         self._source: TaskSource = options.tasks
         self._badge = options.badge
+        self._accepted = frozenset(options.accept)
 
     def load(self) -> Iterator[Task]:
         """The source's tasks, in its order, each with what its reference solution's pass has used.
@@ -126,7 +138,8 @@ class ValidatedTasks:
             raise InputError.of(
                 f"not validated: {', '.join(refused[:_SHOWN])}{more}",
                 path="tasks.badge",
-                hint=f"ale validate CONFIG --badge {self._badge}",
+                hint=f"ale validate CONFIG --badge {self._badge}; tasks that attacks alone speak "
+                "against are let in by `accept: [ATTACK, ...]`",
             )
         for task in tasks:
             seen = {
@@ -149,12 +162,15 @@ class ValidatedTasks:
             message = f"can't be read: {error}"
             raise InputError.of(message, file=str(self._badge), expected=expected) from None
 
-    @staticmethod
-    def _refused(task: Task, known: Mapping[str, Any]) -> str | None:
+    def _refused(self, task: Task, known: Mapping[str, Any]) -> str | None:
         if task.id not in known:
             return "never validated"
         if not known[task.id].get("valid"):
-            return "found not valid"
+            passed_by = known[task.id]["passed_by"]
+            if not passed_by:
+                return "found not valid"
+            if more := [name for name in passed_by if name not in self._accepted]:
+                return f"passed by {', '.join(more)}"
         return None if known[task.id].get("digest") == fingerprint(task) else "changed since"
 
 
@@ -162,5 +178,12 @@ def _read(task: Mapping[str, Any]) -> Mapping[str, Any]:
     used = task.get("used")
     if used is not None and not all(isinstance(path, str) for path in used):
         raise ValueError("'used' is not a list of paths")
-    contested = task.get("contested") is True
-    return {**task, "used": None if used is None else tuple(used), "contested": contested}
+    passed_by = task.get("passed_by", [])
+    if not all(isinstance(name, str) for name in passed_by):
+        raise ValueError("'passed_by' is not a list of attacks")
+    return {
+        **task,
+        "used": None if used is None else tuple(used),
+        "contested": task.get("contested") is True,
+        "passed_by": passed_by,
+    }

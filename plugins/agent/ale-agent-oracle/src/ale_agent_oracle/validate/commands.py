@@ -154,5 +154,6 @@ def validate(
         used = used_by_solutions(episodes)
         contested = {each.task_id for each in episodes if is_contested(each)}
         about = (validation.tasks, validation.sandbox, untried)
-        write_badge(badge, valid, *about, used, contested)
+        passed_by = {each.task: each.passed_by for each in found if each.passed_by}
+        write_badge(badge, valid, *about, used, contested, passed_by)
     ctx.exit(0 if all(each.valid for each in found) else INVALID)

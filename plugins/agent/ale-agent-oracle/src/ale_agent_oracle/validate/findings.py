@@ -64,6 +64,11 @@ class Finding:
         return not self.problems
 
     @property
+    def passed_by(self) -> Sequence[str]:
+        """The attacks that pass it, if nothing else speaks against training on it."""
+        return self.hackable_by if len(self.problems) == 1 else ()
+
+    @property
     def difficulty(self) -> tuple[float, tuple[float, float]] | None:
         """The model's success rate with its 95% interval."""
         if self.solved is None or not self.solved[0]:
