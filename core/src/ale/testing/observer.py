@@ -257,7 +257,8 @@ class ObserverContract:
 
     async def test_returns_at_once(self, observer: object, tmp_path: Path) -> None:
         manager = register(observer)
-        seconds = notify(manager, [started(tmp_path), *episodes(range(100)), report(0)])
+        steps = map(report, range(3))
+        seconds = notify(manager, [started(tmp_path), *episodes(range(100)), *steps])
         medians = {name: statistics.median(taken) for name, taken in seconds.items()}
         late = {
             name: median
