@@ -341,7 +341,12 @@ def test_the_runs_page_has_name_and_success_in_sight_at_any_width(
         page.open(f"{url}/" if bundled else address(served))
         page.until("document.querySelectorAll('#runs tbody tr').length === 2")
         box = "document.querySelector('#runs')"
-        for width, column in ((1280, "created"), (900, "created"), (390, "success")):
+        for width, column in (
+            (1280, "created"),
+            (1200, "created"),
+            (900, "created"),
+            (390, "success"),
+        ):
             page.resize(width)
             end = f"[...{box}.querySelectorAll('th')].find((e) => e.innerText === '{column}')"
             assert page.value(f"{end}.getBoundingClientRect().right") <= width, column

@@ -8,7 +8,7 @@ import { Badge, Contested, Problem, Rate, Table, When } from "./bits.js";
 const TONES = { completed: "good", running: "live", paused: "warn", interrupted: "", drained: "warn", halted: "warn" };
 export const State = ({ state }) => html`<${Badge} kind=${TONES[state] ?? "bad"}>${state}<//>`;
 
-const COLUMNS = (picked, pick) => [
+const COLUMNS = (picked, pick, runs) => [
   { name: "", class: "pick", cell: (row) => html`<input type="checkbox" aria-label=${`compare ${row.run_id}`} checked=${picked.includes(row.key)} onChange=${() => pick(row.key)} />` },
   { name: "run", class: "name", value: (row) => row.run_id, cell: (row) => html`<a href=${link(["run", row.key])}>${row.run_id}</a>${row.key.includes("/") && html` <small>${row.key}</small>`}` },
   { name: "state", value: (row) => row.state, cell: (row) => html`<${State} state=${row.state} />` },
@@ -19,7 +19,7 @@ const COLUMNS = (picked, pick) => [
   { name: "episodes", num: true, class: "mid", value: (row) => row.n_episodes, cell: (row) => whole(row.n_episodes) },
   { name: "broken", num: true, class: "mid", value: (row) => row.n_broken, cell: (row) => (row.n_broken ? html`<span class="fail">${whole(row.n_broken)}</span>` : "0") },
   { name: "took", num: true, class: "wide", value: (row) => row.seconds, cell: (row) => seconds(row.seconds) },
-  { name: "tags", class: "wide", cell: (row) => row.tags.map((tag) => html`<${Badge}>${tag}<//> `) },
+  ...(runs.some((row) => row.tags.length) ? [{ name: "tags", class: "wide", cell: (row) => row.tags.map((tag) => html`<${Badge}>${tag}<//> `) }] : []),
   { name: "created", class: "mid", value: (row) => row.created, cell: (row) => html`<${When} at=${row.created} />` },
 ];
 
@@ -50,6 +50,6 @@ export const Runs = ({ about, changes, query }) => {
     <div class="filter"><input type="search" aria-label="filter runs" placeholder="name, state, model, tag" value=${query.get("q") || ""} onInput=${(e) => replaceQuery({ q: e.target.value })} />
       <small>${rows.length === data.runs.length ? `${rows.length}` : `${rows.length} of ${data.runs.length}`}</small>
       ${about.live && html`<button type="button" disabled=${picked.length < 2} onClick=${() => { go(["compare"]); location.hash = `#/compare?${picked.map((key) => `run=${encodeURIComponent(key)}`).join("&")}`; }}>Compare ${picked.length > 1 ? picked.length : ""}</button>`}</div>
-    ${data.runs.length ? html`<${Table} id="runs" columns=${about.live ? COLUMNS(picked, pick) : COLUMNS(picked, pick).slice(1)} rows=${rows} />`
+    ${data.runs.length ? html`<${Table} id="runs" columns=${COLUMNS(picked, pick, data.runs).slice(about.live ? 0 : 1)} rows=${rows} />`
     : html`<p class="empty">No run here yet. <code>ale run configs/examples.yaml</code> makes one.</p>`}`;
 };
