@@ -258,6 +258,22 @@ def test_a_reader_that_is_gone_is_reported_once_by_the_next_hook(
         notify(manager, [ended(1, 1.0), finished(HERE)])
 
 
+def test_a_pipe_in_place_of_a_terminal_that_breaks_ends_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Rich would end the thread without a word, and send standard output nowhere."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        manager = register(build(monkeypatch, stream, {}, mode="terminal", REFRESH_S=0.01))
+        notify(manager, [started(HERE)])
+        wait_for(lambda: not any(t.name == "ale-console" for t in threading.enumerate()))
+        with pytest.raises(BrokenPipeError):
+            notify(manager, [ended(0, 1.0)])
+    print("still here", flush=True)
+    assert capfd.readouterr().out == "still here\n"
+
+
 @pytest.mark.parametrize("columns", [80, 40, 20])
 def test_messages_of_the_program_stay_whole_above_the_progress(
     monkeypatch: pytest.MonkeyPatch, columns: int

@@ -57,6 +57,9 @@ class _RichConsole(RichConsole):
     def show_cursor(self, show: bool = True) -> bool:
         return False  # it is never hidden: a killed process must leave a usable terminal
 
+    def on_broken_pipe(self) -> None:
+        raise  # the error; rich's own method ends the thread and sends standard output nowhere
+
 
 class _Stderr(FileProxy):
     """Prints above the live lines. Without an encoding, click would write past it."""
