@@ -151,8 +151,8 @@ async def test_a_slow_group_holds_up_no_step_and_is_learned_when_it_is_complete(
     workplace: Any,
 ) -> None:
     run = await workplace.ran(config(workplace, steps=4, staleness=1, rollouts=2))
-    # Without the slow group; which group of the next step is complete first is open.
-    assert batches(run)[0] in (["0-t1", "1-t0"], ["0-t1", "1-t1"])
+    # Without the slow group; which two of the other three are complete first is open.
+    assert set(batches(run)[0]) < {"0-t1", "1-t0", "1-t1"}
     assert "0-t0" in batches(run)[1]
     every = [group for batch in batches(run) for group in batch]
     assert sorted(every) == sorted(f"{step}-t{i}" for step in range(4) for i in range(2))
