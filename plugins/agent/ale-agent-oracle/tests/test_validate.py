@@ -111,7 +111,7 @@ class TestValidated(TaskSourceContract):
     def source(self, tmp_path: Path) -> TaskSource:
         criteria = (CriterionSpec(type="file_contains", options={"path": "a", "text": "b"}),)
         tasks = [Task(id=name, goal=f"Write {name}.", criteria=criteria) for name in ("a", "b")]
-        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local", {}, {})
+        write_badge(tmp_path / "badge.json", {"a": True, "b": True}, tasks, "local", {}, [])
         options = ValidatedOptions(tasks=ListSource(tasks), badge=tmp_path / "badge.json")
         return ValidatedTasks(options, BuildContext())
 
@@ -507,7 +507,7 @@ def test_a_badge_that_says_no_is_no_permission(tmp_path: Path) -> None:
     source = ValidatedTasks(options, BuildContext())
     with pytest.raises(InputError, match="there is no such file"):
         list(source.load())
-    write_badge(badge, {"a": False}, [task], "local", {}, {})
+    write_badge(badge, {"a": False}, [task], "local", {}, [])
     with pytest.raises(InputError, match=r"a \(found not valid\)"):
         list(source.load())
     for text in ("{}", '{"tasks": {"a": {"used": [1]}}}'):
@@ -520,7 +520,7 @@ def test_a_task_that_accepted_attacks_alone_pass_is_let_in(tmp_path: Path) -> No
     task = Task(id="a", goal="g")
     badge = tmp_path / "badge.json"
     passed_by = {"a": ["empty-work", "quitting-work"]}
-    write_badge(badge, {"a": False}, [task], "docker", {}, {}, passed_by=passed_by)
+    write_badge(badge, {"a": False}, [task], "docker", {}, [], passed_by=passed_by)
 
     def source(*accept: AttackName) -> ValidatedTasks:
         options = ValidatedOptions(tasks=ListSource([task]), badge=badge, accept=accept)
@@ -531,7 +531,7 @@ def test_a_task_that_accepted_attacks_alone_pass_is_let_in(tmp_path: Path) -> No
         with pytest.raises(InputError, match="passed by empty-work") as caught:
             list(source(*accept).load())
     assert "accept" in str(caught.value)
-    write_badge(badge, {"a": False}, [task], "docker", {}, {})  # something else speaks against it
+    write_badge(badge, {"a": False}, [task], "docker", {}, [])  # something else speaks against it
     with pytest.raises(InputError, match="found not valid"):
         list(source("quitting-work", "empty-work").load())
 
@@ -570,12 +570,14 @@ def test_a_badge_has_what_the_tests_used_when_solutions_passed(tmp_path: Path) -
     used = used_by_solutions(episodes)
     assert used == {"a": ["/app/a", "/app/b", "/app/c"], "d": ["/usr/local/bin/it"]}
     tasks = [Task(id="a", goal="g", steps=(Task(id="s", goal="h"),)), Task(id="b", goal="g")]
+    tasks.append(Task(id="d", goal="g"))
     badge = tmp_path / "badge.json"
-    write_badge(badge, {"a": True, "b": True}, tasks, "docker", {}, used)
+    write_badge(badge, dict.fromkeys("abd", True), tasks, "docker", {}, episodes)
     options = ValidatedOptions(tasks=ListSource(tasks), badge=badge)
     found = list(ValidatedTasks(options, BuildContext()).load())
     assert found[0].reference_used == found[0].steps[0].reference_used == tuple(used["a"])
     assert found[1] == tasks[1]
+    assert [task.reference_contested for task in found] == [False, False, True]
     # What was seen of a task is no part of what it is.
     assert fingerprint(found[0]) == fingerprint(tasks[0])
 

@@ -1,7 +1,7 @@
 """The badge that a validation leaves beside tasks, and the task source that asks for it."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +39,22 @@ def write_badge(
     tasks: Sequence[Task],
     sandbox: str,
     untried: Mapping[str, Sequence[str]] | None,
-    used: Mapping[str, Sequence[str]],
-    contested: Collection[str] = (),
+    solutions: Sequence[Episode],
     passed_by: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Write which tasks are valid, each with its digest, and whether they were attacked.
 
     Args:
-        used: as `used_by_solutions`.
-        contested: tasks whose solution's pass is contested, as it needs what counts as tools.
+        solutions: the episodes of reference solutions: what the tests used in their passes is
+            written, and of which tasks these are contested, as they need what counts as tools.
         passed_by: attacks that pass a task, where nothing else speaks against it.
         untried: attacks that were not tried, by task; None if none was tried on any.
 
     Raises:
         OSError: the file can't be written.
     """
+    used = used_by_solutions(solutions)
+    contested = {episode.task_id for episode in solutions if is_contested(episode)}
     found = {
         task.id: {
             "digest": fingerprint(task),

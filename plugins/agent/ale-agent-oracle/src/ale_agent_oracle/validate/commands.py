@@ -111,12 +111,7 @@ def validate(
     from functools import partial
 
     from ale_agent_oracle.validate import findings, phases, tables
-    from ale_agent_oracle.validate.badge import (
-        check_writable,
-        is_contested,
-        used_by_solutions,
-        write_badge,
-    )
+    from ale_agent_oracle.validate.badge import check_writable, write_badge
 
     if band is not None and not attempts:
         raise click.UsageError("--band needs --attempts N")
@@ -150,10 +145,8 @@ def validate(
     if badge is not None:
         valid = {each.task: each.valid for each in found}
         untried = None if no_attacks else {each.task: each.not_tried for each in found}
-        episodes = [*runs[phases.SOLUTION].episodes]
-        used = used_by_solutions(episodes)
-        contested = {each.task_id for each in episodes if is_contested(each)}
+        solutions = [*runs[phases.SOLUTION].episodes]
         about = (validation.tasks, validation.sandbox, untried)
         passed_by = {each.task: each.passed_by for each in found if each.passed_by}
-        write_badge(badge, valid, *about, used, contested, passed_by)
+        write_badge(badge, valid, *about, solutions, passed_by)
     ctx.exit(0 if all(each.valid for each in found) else INVALID)

@@ -30,7 +30,7 @@ from ale.text import counted
 from ale.types import Task
 from ale_agent_oracle.forgeries import FORGERIES
 from ale_agent_oracle.options import AttackName
-from ale_agent_oracle.validate.badge import is_contested, used_by_solutions, write_badge
+from ale_agent_oracle.validate.badge import is_contested, write_badge
 
 SOLUTION, NOTHING, MODEL = "solution", "nothing", "model"
 OFFLINE = "offline-build"
@@ -269,13 +269,11 @@ def carry_out(
             return None
         done[phase.name] = run
         if phase.name == SOLUTION:
-            episodes = [*run.episodes]
-            used = used_by_solutions(episodes)
+            solutions = [*run.episodes]
             valid = dict.fromkeys((task.id for task in validation.tasks), True)
-            contested = {each.task_id for each in episodes if is_contested(each)}
             about = (validation.tasks, validation.sandbox, None)
-            write_badge(folder / _USED, valid, *about, used, contested)
-            if contested:
+            write_badge(folder / _USED, valid, *about, solutions)
+            if any(map(is_contested, solutions)):
                 left.insert(0, Phase(name=AGAIN, agent=phase.agent, rollouts=1, informed=True))
     return done
 
