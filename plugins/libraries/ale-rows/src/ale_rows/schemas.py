@@ -3,6 +3,7 @@
 ``python -m ale_rows.schemas FOLDER`` writes them; the committed copies are in docs/reference.
 """
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -22,13 +23,33 @@ def json_schemas() -> Mapping[str, dict[str, Any]]:
 
 
 def _schema(kind: str) -> dict[str, Any]:
-    made = msgspec.json.schema(KINDS[kind])
+    made = _steady(msgspec.json.schema(KINDS[kind]))
     return {
         "$schema": DRAFT,
         "$id": f"urn:ale:rows-{kind}:{SCHEMA}",
         "title": f"A row that `{MADE_BY[kind]}` writes, version {SCHEMA}",
         **made,
     }
+
+
+def _steady(schema: Any) -> Any:
+    """The same schema from every version of msgspec.
+
+    They differ in the indentation of descriptions, in whether a default that is empty is given,
+    and in the order of alternatives.
+    """
+    if isinstance(schema, list):
+        return [_steady(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: _steady(value) for key, value in schema.items()}
+    if isinstance(kept.get("description"), str):
+        kept["description"] = inspect.cleandoc(kept["description"])
+    if kept.get("default") in ({}, []):
+        del kept["default"]
+    if "anyOf" in kept:
+        kept["anyOf"].sort(key=json.dumps)
+    return kept
 
 
 def main() -> None:
