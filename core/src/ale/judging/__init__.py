@@ -2,6 +2,7 @@
 
 from ale.judging.judge import EVERYTHING, Place, had_no_judge, judged
 from ale.judging.memory import InMemory
+from ale.judging.opening import opened_judge
 from ale.judging.reference import MOST_USED
 from ale.judging.tools import Scope, is_below, lost_its_mode, named_in
 from ale.judging.upper import Upper
@@ -20,4 +21,5 @@ __all__ = [
     "judged",
     "lost_its_mode",
     "named_in",
+    "opened_judge",
 ]

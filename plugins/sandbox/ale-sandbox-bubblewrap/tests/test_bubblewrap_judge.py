@@ -1,14 +1,16 @@
 """A fresh sandbox with the changes of another one, and which of them were used in it."""
 
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from attrs import evolve
 
 from ale.errors import SandboxDamagedError
 from ale.judging import EVERYTHING
 from ale.protocols import Sandbox
-from ale.types import SandboxSpec
+from ale.types import ExecResult, SandboxSpec
 from ale_sandbox_bubblewrap.backend import BubblewrapBackend
 from ale_sandbox_bubblewrap.sandbox import BubblewrapSandbox
 
@@ -154,6 +156,23 @@ async def test_what_was_there_before_the_agent_is_carried_and_not_told_of(shared
         async with sandbox.open_judge() as judge:
             assert await out(judge.sandbox, "cat /srv/early") == "early"
             assert list(await judge.used()) == []
+
+
+async def test_a_busy_machine_is_not_taken_for_the_agent(
+    sandbox: BubblewrapSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first command of a judge is late; in the next one it is not."""
+    exec_, late = BubblewrapSandbox.exec, [True]
+
+    async def first_late(self: BubblewrapSandbox, command: Any, **options: Any) -> ExecResult:
+        result = await exec_(self, command, **options)
+        return evolve(result, exit_code=124, timed_out=True) if late and late.pop() else result
+
+    await out(sandbox, "echo a >/srv/one")
+    monkeypatch.setattr(BubblewrapSandbox, "exec", first_late)
+    async with sandbox.open_judge() as judge:
+        assert await out(judge.sandbox, "cat /srv/one") == "a"
+    assert not late
 
 
 async def test_nothing_of_the_agents_runs_before_its_files_are_looked_at(shared: Build) -> None:

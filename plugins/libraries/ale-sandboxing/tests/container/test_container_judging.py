@@ -1,18 +1,15 @@
 """Where a judge can be given the files of an agent's container."""
 
-import contextlib
 import os
-from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
-from ale.judging import EVERYTHING
+from ale.errors import UnsupportedError
 from ale_sandboxing.container.carrying import Layers
 from ale_sandboxing.container.engine import About
-from ale_sandboxing.container.judging import JudgeOpening, opened
+from ale_sandboxing.container.judging import JudgeOpening
 from ale_sandboxing.container.names import behind_links, changed_by_engine
 
 
@@ -46,34 +43,3 @@ def test_links_of_a_container_are_followed_inside(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     assert behind_links(os.getpid(), f"{tmp_path}/relative/deep/new") == f"{tmp_path}/in/deep/new"
     assert behind_links(os.getpid(), f"{tmp_path}/loop/x") == f"{tmp_path}/loop/x"
-
-
-@pytest.mark.parametrize(("failures", "damaged"), [(2, False), (3, True)])
-async def test_the_machine_is_not_taken_for_the_agent(failures: int, damaged: bool) -> None:
-    """What fails at first has to fail again after a start without the agent's files."""
-    starts: list[bool] = []
-
-    @contextlib.asynccontextmanager
-    async def start(without: Collection[str]) -> AsyncIterator[Any]:
-        starts.append(EVERYTHING in without)
-        if EVERYTHING not in without and starts.count(False) <= failures:
-            raise SandboxError("did not answer in time")
-        yield "judge"
-
-    raised = pytest.raises(SandboxDamagedError, match="did not answer in time")
-    with raised if damaged else contextlib.nullcontext():
-        async with opened(start, ()) as judge:
-            assert str(judge) == "judge"
-    assert starts == [False, True, False, False]
-
-
-async def test_where_nothing_starts_nobody_is_blamed() -> None:
-    @contextlib.asynccontextmanager
-    async def start(without: Collection[str]) -> AsyncIterator[Any]:
-        raise SandboxError("the engine is gone")
-        yield
-
-    with pytest.raises(SandboxError, match="the engine is gone") as caught:
-        async with opened(start, ()):
-            pass
-    assert not isinstance(caught.value, SandboxDamagedError)

@@ -13,7 +13,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +29,7 @@ from ale.errors import (
     SandboxError,
     UnsupportedError,
 )
-from ale.judging import EVERYTHING, InMemory
+from ale.judging import EVERYTHING, InMemory, opened_judge
 from ale.plugin import BuildContext
 from ale.sandboxes import check_shared
 from ale.types import SandboxInfo, SandboxSpec
@@ -42,7 +47,7 @@ from ale_sandboxing.process.backend import HostBackend
 
 _SHM = "/dev/shm"  # noqa: S108
 _NOTHING = ("/bin/sh", "-c", "")
-_RUNS_S = 30.0
+_RUNS_S = 10.0
 """Seconds in which it runs."""
 Fill = Callable[[int], Awaitable[None]]
 """Puts files into a new layer, given its open folder."""
@@ -191,11 +196,16 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             fill = lambda to: self._layering.copy(sandbox, to)  # noqa: E731
             return await self._make(sandbox.spec, layers, fill)
 
+    def judge(
+        self, sandbox: BubblewrapSandbox, without: Collection[str]
+    ) -> AbstractAsyncContextManager[BubblewrapJudge]:
+        """A sandbox with a copy of the layers in which the agent worked."""
+        return opened_judge(lambda left_out: self._judge(sandbox, left_out), without)
+
     @asynccontextmanager
-    async def judge(
+    async def _judge(
         self, sandbox: BubblewrapSandbox, without: Collection[str]
     ) -> AsyncIterator[BubblewrapJudge]:
-        """A sandbox with a copy of the layers in which the agent worked."""
         worked, below = _layers(sandbox)
         names = new_name(), new_name()
         carried = Carried(
@@ -229,7 +239,7 @@ class BubblewrapBackend(HostBackend[BubblewrapRecord, BubblewrapSandbox]):
             result = await judge.exec(_NOTHING, timeout_s=_RUNS_S)
             if result.exit_code != 0:
                 said = result.stderr.decode(errors="replace").strip()
-                raise SandboxDamagedError(f"with the agent's files no command runs: {said}")
+                raise SandboxError(f"no command runs: {said or 'none has ended in time'}")
             memory = await self._copy_memory(sandbox, judge, without)
             stack.callback(memory.close)
             filled = await BubblewrapJudge.of(judge, carried, memory)

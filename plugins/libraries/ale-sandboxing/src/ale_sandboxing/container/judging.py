@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -265,39 +265,3 @@ def _seen_here(layers: Layers | None) -> Layers:
     if not Path(layers.upper).is_dir():
         raise UnsupportedError(f"{layers.upper}, where the engine keeps files, is not to be seen")
     return layers
-
-
-_ATTEMPTS = 3
-"""Starts with the agent's files that must fail, beside one without them that does not."""
-Open = Callable[[Collection[str]], contextlib.AbstractAsyncContextManager[ContainerJudge]]
-
-
-@contextlib.asynccontextmanager
-async def opened(open_once: Open, without: Collection[str]) -> AsyncIterator[ContainerJudge]:
-    """A judge; it is tried again, and without any of the agent's files, where it does not start.
-
-    Raises:
-        SandboxDamagedError: it starts only without them.
-        SandboxError: it does not start at all.
-    """
-    async with contextlib.AsyncExitStack() as stack:
-        judge = await _entered(stack, open_once, without)
-        yield judge
-
-
-async def _entered(
-    stack: contextlib.AsyncExitStack, open_once: Open, without: Collection[str]
-) -> ContainerJudge:
-    for attempt in range(_ATTEMPTS):
-        try:
-            return await stack.enter_async_context(open_once(without))
-        except UnsupportedError:
-            raise
-        except SandboxError as error:
-            cause = error
-        if attempt == 0:
-            async with open_once((EVERYTHING,)):
-                pass
-        # The next attempts follow one that worked: a machine that was too busy is not the agent.
-    message = f"a fresh container does not start with the agent's files: {cause}"
-    raise SandboxDamagedError(message) from cause

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import evolve, field, frozen
 
 from ale.errors import SandboxDamagedError, SandboxError, UnsupportedError
+from ale.judging import opened_judge
 from ale.protocols import ServiceContainer
 from ale.sandboxes import BaseSandbox, Command
 from ale.types import Capabilities, EgressLedger, ExecResult, SandboxSpec, replace
@@ -364,7 +365,7 @@ class ContainerSandbox(BaseSandbox):
         self, without: Collection[str] = ()
     ) -> AbstractAsyncContextManager["ContainerJudge"]:
         """A fresh container with this one's changes. See `ale.protocols.OpensJudge`."""
-        return judging.opened(self._judge, without)
+        return opened_judge(self._judge, without)
 
     async def prepare_judge(self) -> None:
         """Start a judge in the background. See `ale.protocols.OpensJudge`."""
