@@ -93,7 +93,7 @@ def test_a_writer_waits_for_another_one(run: Path) -> None:
 
 def test_a_writer_does_not_wait_for_ever(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_note(run, note())
-    monkeypatch.setattr("ale._store.notes._PATIENCE_S", 0.05)
+    monkeypatch.setattr("ale._store.shared._PATIENCE_S", 0.05)
     with (run / "notes.jsonl").open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="locked by another process"):

@@ -53,6 +53,7 @@ from ale._store.lock import holder, lock
 from ale._store.notes import FILE as NOTES
 from ale._store.notes import Notes, add_note, hold_notes
 from ale._store.scores import located
+from ale._store.shared import append_record
 from ale.errors import InputError, PluginError
 from ale.plugin import Benchmark, BuildContext, Ranks
 from ale.strict import Node, from_plain, nearest, parse_yaml
@@ -87,6 +88,7 @@ __all__ = [
     "SandboxRequirements",
     "adapted",
     "add_note",
+    "append_record",
     "apply_environment",
     "apply_overrides",
     "branch_run",

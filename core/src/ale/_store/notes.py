@@ -1,26 +1,19 @@
 """``notes.jsonl``: what people say of a run's episodes; several programs may write it at once."""
 
-import errno
 import os
-import stat
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from ale._store.codec import invalid_record
-from ale._store.lines import Appender, Lines
-from ale._store.redact import Redactor
-from ale.errors import InputError, Problem, StoreError
-from ale.files import open_file, restrict, store_errors
+from ale._store.lines import Lines
+from ale._store.shared import append_record, is_there, locked
+from ale.errors import Problem
+from ale.files import open_file
 from ale.types import Note, Verdict
 
 FILE = "notes.jsonl"
-_PATIENCE_S = 10.0
-"""Seconds that a writer waits for another one, which needs a moment."""
-_MOMENT_S = 0.01
 
 
 class _Identified(Protocol):
@@ -117,15 +110,7 @@ def add_note(run: Path, note: Note) -> None:
         InputError: the note has a value that can't be read back.
         StoreError: it can't be written.
     """
-    if (problem := invalid_record(note)) is not None:
-        raise InputError.of(problem, file=str(run / FILE))
-    with _locked(run / FILE) as descriptor, store_errors(run / FILE):
-        appender = Appender(run / FILE, Redactor(os.environ))
-        try:
-            appender.append(note)
-        finally:
-            appender.close()
-        os.fsync(descriptor)
+    append_record(run / FILE, note)
 
 
 @contextmanager
@@ -137,63 +122,9 @@ def hold_notes(run: Path) -> Iterator[None]:
     Raises:
         StoreError: another process keeps writing.
     """
-    with _locked(run / FILE) as descriptor:
+    with locked(run / FILE) as descriptor:
         try:
             yield
         finally:
-            if not os.fstat(descriptor).st_size and _is_there(run / FILE, descriptor):
+            if not os.fstat(descriptor).st_size and is_there(run / FILE, descriptor):
                 (run / FILE).unlink()  # it was made to be locked
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """A file that no other process appends to during the block."""
-    try:
-        import fcntl  # here: what only reads works without it
-    except ModuleNotFoundError:
-        raise StoreError(f"{path} can't be locked: notes need Linux, macOS or WSL") from None
-    end = time.monotonic() + _PATIENCE_S
-    while True:
-        descriptor = _opened(path)
-        try:
-            while not (got := _got(fcntl, descriptor)) and time.monotonic() <= end:
-                time.sleep(_MOMENT_S)
-            if not got:
-                raise StoreError(f"{path} is locked by another process for {_PATIENCE_S:g} s")
-            if _is_there(path, descriptor):
-                yield descriptor
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _got(fcntl: Any, descriptor: int) -> bool:
-    """Lock a file; False if somebody else has it."""
-    with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _opened(path: Path) -> int:
-    """A descriptor of the file, which is made if it is not there.
-
-    A link is refused: the run may come from somebody else, and the link lead to any file.
-    """
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    with store_errors(path):
-        is_new = not path.exists()
-        descriptor = os.open(path, flags, 0o660)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
-            if is_new:
-                restrict(path)
-            return descriptor
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file")
-
-
-def _is_there(path: Path, descriptor: int) -> bool:
-    """Is this open file still the one of the path, and not removed meanwhile?"""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.lstat(), os.fstat(descriptor))
-    return False

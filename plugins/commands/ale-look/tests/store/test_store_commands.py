@@ -219,7 +219,7 @@ def test_a_running_run_is_not_deleted_not_even_with_yes(folder: Path, ale: Ale) 
 def test_a_run_on_which_notes_are_written_is_not_deleted(
     folder: Path, ale: Ale, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ale._store.notes._PATIENCE_S", 0.05)
+    monkeypatch.setattr("ale._store.shared._PATIENCE_S", 0.05)
     with hold_notes(folder / "first"):
         done = ale("runs", "delete", "runs/first", "--yes")
     assert (done.exit_code, (folder / "first").exists()) == (1, True)

@@ -1,5 +1,6 @@
 """Searches that are saved under a name: who has them, and what is refused."""
 
+import fcntl
 import json
 from pathlib import Path
 from typing import Any
@@ -47,15 +48,29 @@ def test_a_search_is_there_for_the_next_server_until_it_is_deleted(
     assert (runs / saving.FILE).stat().st_mode & 0o077 == 0
 
 
-def test_what_a_killed_server_has_begun_is_named_and_hides_nothing(
+def test_what_a_killed_server_has_begun_is_named_until_the_next_takes_its_place(
     client: TestClient, runs: Path
 ) -> None:
     client.post(PATH, json={"name": "one", "query": "q=1"})
     with (runs / saving.FILE).open("a") as file:
         file.write('{"name": "tw')
+    assert names(client) == ["one"]
+    assert client.get(PATH).json()["problem"].endswith("searches.jsonl: no search in line 2")
     client.post(PATH, json={"name": "three", "query": "q=3"})
     assert names(client) == ["one", "three"]
-    assert client.get(PATH).json()["problem"].endswith("searches.jsonl: no search in line 2")
+    assert client.get(PATH).json()["problem"] is None
+
+
+def test_a_server_waits_no_longer_than_a_moment_for_another_one(
+    client: TestClient, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.post(PATH, json={"name": "one", "query": "q=1"})
+    monkeypatch.setattr("ale._store.shared._PATIENCE_S", 0.05)
+    with (runs / saving.FILE).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        refused = client.post(PATH, json={"name": "two", "query": "q=2"})
+    assert "is locked by another process" in refused.json()["error"]
+    assert names(client) == ["one"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """``searches.jsonl``: searches that were saved under a name, beside the runs that they are over."""
 
-import fcntl
 import os
-import stat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from ale.errors import InputError
-from ale.files import open_file, restrict, store_errors
+from ale.files import open_file
+from ale.runs import append_record
 from ale_look.view.catalog import Catalog
 
 FILE = "searches.jsonl"
@@ -78,24 +77,5 @@ def save(path: Path, body: bytes) -> dict[str, Any]:
     known = {each["name"] for each in saved(path)["searches"]}
     if asked.query and name not in known and len(known) >= MOST:
         raise InputError.of(f"{MOST} searches are saved: delete one first")
-    _append(path, msgspec.json.encode(Saved(name=name, query=asked.query.strip())))
+    append_record(path, Saved(name=name, query=asked.query.strip()))
     return saved(path)
-
-
-def _append(path: Path, line: bytes) -> None:
-    """Append a line, on the disk when this returns. Several servers may do so at once."""
-    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    with store_errors(path):
-        is_new = not path.exists()
-        with os.fdopen(os.open(path, flags, 0o660), "r+b", buffering=0) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError("it is not a regular file")
-            if is_new:
-                restrict(path)
-            fcntl.flock(file, fcntl.LOCK_EX)
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - 1))
-            # What a killed server has begun stays a line of its own.
-            begun = size and file.read(1) != b"\n"
-            file.write((b"\n" if begun else b"") + line + b"\n")
-            os.fsync(file)
