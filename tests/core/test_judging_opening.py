@@ -1,4 +1,4 @@
-"""Whose fault it is that a judge does not start."""
+"""Whether a judge that does not start is the agent's doing."""
 
 import contextlib
 from collections.abc import AsyncIterator, Collection

@@ -1,4 +1,4 @@
-"""Whose fault it is that a judge does not start: the agent's, or the machine's."""
+"""Whether a judge that does not start is the agent's doing, or the machine's."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
