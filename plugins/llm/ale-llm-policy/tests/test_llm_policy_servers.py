@@ -3,6 +3,7 @@
 import asyncio
 import os
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from ale.testing.policy import TrainablePolicyContract
 from ale.testing.waiting import until
 from ale.types import CompletionRequest, Message, PolicySnapshot, Sampling
 from ale_llm_policy.build import build_servers, wrap_policy
+from ale_llm_policy.engine import Engine
 from ale_llm_policy.model import PolicyLLM
 from ale_llm_policy.options import Following, PolicyOptions, ServersOptions
 from ale_llm_policy.plugin import ale_llms
@@ -116,6 +118,22 @@ def exact(policies: dict[int, TorchPolicy], answer: Any) -> None:
         assert found.logprobs[at] == pytest.approx(float(meant), abs=1e-4), (at, version)
 
 
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each engine stops in the middle of its answers until it is called, however late that is."""
+    work, called = Engine._work, set[int]()
+
+    def until_called(self: Engine) -> None:
+        while self.n_steps > 100 and id(self) not in called:
+            if self._tasks:
+                called.add(id(self))
+            time.sleep(0.001)
+        work(self)
+
+    monkeypatch.setattr(Engine, "_work", until_called)
+
+
+@pytest.mark.usefixtures("held")
 @pytest.mark.parametrize("interruption", ["keep", "abort"])
 async def test_new_weights_reach_all_servers_in_the_middle_of_answers(
     lab: Lab, interruption: str
