@@ -28,6 +28,7 @@ class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):
             InputError: it does not exist, or is not a file.
         """
         self.path = path
+        self._cls = cls
         self._decoder = msgspec.json.Decoder(cls)
         self._file = opened(path)
 
@@ -43,7 +44,7 @@ class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):
             try:
                 row = decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise refused(line, self._decoder.type, error, self.path, number) from None
+                raise refused(line, self._cls, error, self.path, number) from None
             yield offset, row
             offset += len(line)
 
@@ -55,7 +56,7 @@ class RowFile(Generic[T], AbstractContextManager["RowFile[T]"]):
             return self._decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             number = self.number(offset)
-            raise refused(line, self._decoder.type, error, self.path, number) from None
+            raise refused(line, self._cls, error, self.path, number) from None
 
     def number(self, offset: int) -> int:
         """The 1-based number of the line at `offset`, for messages."""
