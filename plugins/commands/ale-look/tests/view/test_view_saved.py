@@ -164,3 +164,30 @@ def test_a_folder_that_can_not_be_written_shows_what_is_saved_and_takes_nothing(
     page.open(address(served, "/search?q=done"))
     page.until("document.querySelector('#saved a')")
     assert page.value("document.querySelectorAll('#saved form, #saved button').length") == 0
+
+
+def enter(page: Page, box: str, text: str) -> None:
+    """Type a text into an input, where it replaces what is there."""
+    page.value(f"{box}.focus(); {box}.select()")
+    for key in text:
+        page.press(key)
+
+
+WORDS = "document.querySelector('input.big')"
+FAILED = "document.querySelectorAll('.fields input')[1]"
+
+
+@pytest.mark.parametrize(("box", "refused"), [(WORDS, "/(unclosed/"), (FAILED, "exist")])
+def test_what_is_found_after_a_refused_search_stands_below_its_form(
+    page: Page, served: str, box: str, refused: str
+) -> None:
+    page.open(address(served, "/search"))
+    page.until("document.querySelectorAll('.hit').length === 3")
+    tags = "[...document.querySelector('main').children].map((each) => each.tagName)"
+    for _ in range(2):
+        enter(page, box, refused)
+        page.until("document.querySelector('[role=alert]')")
+        enter(page, box, "exists")
+        page.until("!document.querySelector('[role=alert]') && document.querySelector('.hits')")
+        assert page.value(tags)[:3] == ["H1", "INPUT", "DIV"]
+    page.errors = [each for each in page.errors if "400" not in each]

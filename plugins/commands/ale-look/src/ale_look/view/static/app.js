@@ -1,5 +1,6 @@
 // The page: which view is shown, what is in the bar above it, keys, and what is asked again as runs change.
-import { html, render, useEffect, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { render, useEffect, useState } from "./preact-htm.js";
 import { Refused, follow, get, setToken } from "./api.js";
 import { visible } from "./format.js";
 import { go, link, parse } from "./route.js";

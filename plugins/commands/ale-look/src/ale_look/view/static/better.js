@@ -1,5 +1,6 @@
 // What the better attempt at a task did: the calls and files by which the best and the worst one differ from the turn on in which they part.
-import { html, useEffect, useMemo, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useMemo, useState } from "./preact-htm.js";
 import { get, runPath } from "./api.js";
 import { counted, rewardText } from "./format.js";
 import { toEpisode } from "./route.js";

@@ -1,5 +1,6 @@
 // Parts that several views use. Text of a run only ever becomes a text node.
-import { createContext, html, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { createContext, useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { looks, pieces } from "./ansi.js";
 import { counted, moment, percent, rewardText, tone } from "./format.js";

@@ -1,5 +1,6 @@
 // The conversations of an episode as a tree: which turn each continues, with links to where it begins.
-import { html, useLayoutEffect, useMemo } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useLayoutEffect, useMemo } from "./preact-htm.js";
 import { link, parse } from "./route.js";
 
 const SAYS = {

@@ -1,5 +1,5 @@
 // Two or more runs side by side: results, and the settings in which they differ.
-import { html } from "./preact-htm.js";
+import { html } from "./html.js";
 import { link } from "./route.js";
 import { Problem, useAnswer } from "./bits.js";
 

@@ -1,5 +1,6 @@
 // A diff with its lines in colour: what a command has printed, what a call was given, or two texts of which one takes the other's place.
-import { html, useMemo } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useMemo } from "./preact-htm.js";
 
 const FORM = /^(?:diff --git [^\n]+|--- [^\n]+\n\+\+\+ [^\n]+\n@@ )/m;
 export const isDiff = (text) => FORM.test(text);

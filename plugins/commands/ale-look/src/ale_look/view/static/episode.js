@@ -1,5 +1,6 @@
 // One episode: its scores with their evidence, and its turns with the credit of any schemes.
-import { html, useCallback, useEffect, useLayoutEffect, useMemo, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, plain, seconds, signed, visible } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";

@@ -1,5 +1,6 @@
 // The attempts at one task side by side, and the first turn in which they part.
-import { html, useEffect, useMemo, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, percent, plain, signed, visible } from "./format.js";
 import { replaceQuery, toEpisode } from "./route.js";

@@ -1,5 +1,6 @@
 // Notes: what people say of an episode and of its turns, and the form that writes them.
-import { html, useEffect, useLayoutEffect, useRef, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "./preact-htm.js";
 import { get, post, runPath } from "./api.js";
 import { visible } from "./format.js";
 import { Badge, Problem, When } from "./bits.js";

@@ -1,5 +1,6 @@
 // The calls of an episode played in the time that they took. Its place stands in the address as the number of the call.
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { counted, seconds } from "./format.js";
 import { replaceQuery } from "./route.js";
 import { Arguments, Seen } from "./turns.js";

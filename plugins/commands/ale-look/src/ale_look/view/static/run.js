@@ -1,5 +1,6 @@
 // A run: what came out, curves, time, why episodes broke, tasks with their attempts, and all episodes.
-import { html, useEffect, useMemo, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useMemo, useState } from "./preact-htm.js";
 import { episodesOf, get, runPath } from "./api.js";
 import { counted, passAt, percent, plain, seconds, visible, whole } from "./format.js";
 import { link, replaceQuery, toEpisode, toTask } from "./route.js";

@@ -1,5 +1,6 @@
 // All runs of the folder: filter, sort, choose two or more to compare.
-import { html, useEffect, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useState } from "./preact-htm.js";
 import { get } from "./api.js";
 import { plain, seconds, whole } from "./format.js";
 import { go, link, replaceQuery } from "./route.js";

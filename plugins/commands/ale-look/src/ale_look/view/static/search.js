@@ -1,5 +1,6 @@
 // Words and filters over the episodes of all runs. All that was asked stands in the address.
-import { html, useEffect, useRef, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useRef, useState } from "./preact-htm.js";
 import { get, post } from "./api.js";
 import { counted, whole } from "./format.js";
 import { link, replaceQuery, toEpisode } from "./route.js";

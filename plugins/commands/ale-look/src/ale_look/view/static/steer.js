@@ -1,5 +1,6 @@
 // What can be asked of a run while it runs: the server asks it as `ale steer` does. Of other runs, nothing is shown.
-import { html, useEffect, useRef, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useRef, useState } from "./preact-htm.js";
 import { get, post, runPath } from "./api.js";
 import { counted, seconds } from "./format.js";
 import { Badge, Fold, Problem } from "./bits.js";

@@ -1,6 +1,7 @@
 // A run over time: episodes in rows, with how each spent its time, and its steps and evaluations as marks.
 // Drawn on a canvas that is as large as what is seen of it; the text of a run only ever stands beside it.
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { runPath } from "./api.js";
 import { counted, percent, seconds, visible, whole } from "./format.js";
 import { link, replaceQuery, toEpisode } from "./route.js";

@@ -1,5 +1,6 @@
 // The turns of an episode: prompts, the answer by chunk with its credit, tool calls and what they gave.
-import { html, useMemo } from "./preact-htm.js";
+import { html } from "./html.js";
+import { useMemo } from "./preact-htm.js";
 import { counted, plain, seconds, signed, visible, whole } from "./format.js";
 import { Badge, Fold, Terminal } from "./bits.js";
 import { Diff, isDiff, withChanges } from "./diff.js";

@@ -1,5 +1,5 @@
 // V of an episode's states where it was measured, above what each chunk was worth and its credit by scheme.
-import { html } from "./preact-htm.js";
+import { html } from "./html.js";
 import { plain, signed } from "./format.js";
 
 const WIDE = 900, LEFT = 110, LINE = 90, ROW = 26;
