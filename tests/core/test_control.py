@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+import ale
 from ale._run import control
 from ale._run.control import NAMED, listening, requested
-from ale.errors import InputError
+from ale.errors import InputError, StoreError
 
 PATIENCE_S = 60.0
 
@@ -178,3 +179,16 @@ def test_a_request_that_is_none_is_refused(line: bytes, said: str) -> None:
     with pytest.raises(InputError) as caught:
         requested(line)
     assert said in str(caught.value)
+
+
+async def test_a_run_is_named_by_a_path_or_its_text(
+    workplace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One without a socket that has the lock has just begun, or is about to end."""
+    run = await workplace.ran(workplace.config())
+    for folder in (run.store.path, str(run.store.path)):
+        with pytest.raises(InputError, match="the run is not running: it is completed"):
+            ale.steer(folder)
+    monkeypatch.setattr(control, "holder", lambda _: "1")
+    with pytest.raises(StoreError, match="takes no request now: it has just begun, or is about"):
+        ale.steer(str(run.store.path))

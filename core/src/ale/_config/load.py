@@ -94,7 +94,10 @@ def _options_of(registration: Registration) -> list[str]:
 
 
 def load_config(
-    path: Path, registry: Registry, overrides: Sequence[str] = (), format: str | None = None
+    path: str | os.PathLike[str],
+    registry: Registry,
+    overrides: Sequence[str] = (),
+    format: str | None = None,
 ) -> RunConfig:
     """Read and check a config, with the environment's variables and these overrides over it.
 
@@ -107,6 +110,7 @@ def load_config(
     Raises:
         InputError: with every problem of every section.
     """
+    path = Path(path)
     return load_tree(read_source(path), parse_overrides(overrides), registry, format, path)
 
 

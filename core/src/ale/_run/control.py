@@ -281,7 +281,9 @@ def _remove_dead(made: Path) -> None:
         os.close(folder)
 
 
-def steer(folder: Path, action: str = "state", to: int | str | None = None) -> dict[str, Any]:
+def steer(
+    folder: str | os.PathLike[str], action: str = "state", to: int | str | None = None
+) -> dict[str, Any]:
     """Ask a run that is running for one of `ACTIONS`; returns its state.
 
     Args:
@@ -293,6 +295,7 @@ def steer(folder: Path, action: str = "state", to: int | str | None = None) -> d
         InputError: there is no such action or run, the run does not run, or refuses.
         StoreError: it does not answer.
     """
+    folder = Path(folder)
     check(action, to)
     made = {"action": action} | ({} if to is None else {"to": to})
     state = RunReader(folder).state
@@ -306,9 +309,11 @@ def steer(folder: Path, action: str = "state", to: int | str | None = None) -> d
             asked.sendall(json.dumps(made).encode() + b"\n")
             with asked.makefile("rb") as answers:
                 said = json.loads(answers.readline())
+    except (FileNotFoundError, ConnectionError, json.JSONDecodeError) as error:
+        why = "it has just begun, or is about to end"
+        raise StoreError(f"{folder}: the run takes no request now: {why}") from error
     except (OSError, ValueError) as error:
-        why = str(error) or "it gave no answer"
-        raise StoreError(f"{folder}: the process of the run can't be asked: {why}") from error
+        raise StoreError(f"{folder}: the process of the run can't be asked: {error}") from error
     if "error" in said:
         raise InputError.of(said["error"], file=str(folder))
     return dict(said)

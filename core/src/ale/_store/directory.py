@@ -67,13 +67,13 @@ class _Regraded(msgspec.Struct):
 class RunReader:
     """A stored run, read only."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a run.
 
         Raises:
             InputError: it is not a run directory, or of a schema this version can't read.
         """
-        self.path = path
+        self.path = path = Path(path)
         """The directory."""
         self.manifest = _read_manifest(path)
         """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""

@@ -97,7 +97,7 @@ def _is_whole(path: Path) -> bool:
         return file.read(1) in (b"", b"\n")
 
 
-def add_note(run: Path, note: Note) -> None:
+def add_note(run: str | os.PathLike[str], note: Note) -> None:
     """Append a note to the file beside a run, on the disk when this returns.
 
     Other processes may append at the same time. Values of secret environment variables are masked,
@@ -110,7 +110,7 @@ def add_note(run: Path, note: Note) -> None:
         InputError: the note has a value that can't be read back.
         StoreError: it can't be written.
     """
-    append_record(run / FILE, note)
+    append_record(Path(run) / FILE, note)
 
 
 @contextmanager
