@@ -47,6 +47,8 @@ def test_a_run_ends_when_its_budget_is_spent_and_a_larger_one_continues_it(
     assert len(workshop.lines()) == stored
     outcome = json.loads((workshop.run / "manifest.json").read_text())["outcome"]
     assert outcome["outcome"] == "drained"
+    shown = workshop.succeeds("show", str(workshop.run)).out
+    assert re.search(rf": drained after .*: the budget is spent: {spent}$", shown, re.M), shown
 
     again = workshop.ale("run", "--resume", str(workshop.run))
     assert again.code == 4, again.text

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,6 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+
+from ale.runs import RunReader
+from ale_look.inspect.report.gathering import gather
+from ale_look.inspect.report.page import header
 
 TRAINER = """
 from ale.plugin import Component, hookimpl
@@ -97,9 +102,14 @@ def test_a_run_ends_when_a_rule_holds_and_a_resume_continues_it(workshop: Any) -
     assert (
         json.loads((workshop.run / "manifest.json").read_text())["outcome"]["outcome"] == "halted"
     )
+    shown = workshop.succeeds("show", str(workshop.run)).out
+    assert re.search(rf": halted after .*: {re.escape(said)}$", shown, re.M), shown
+    assert f"Halted: {said}" in header(gather(RunReader(workshop.run)))["warnings"]
     rest = workshop.ale("run", "--resume", str(workshop.run))
     assert rest.code == 0, rest.text
     assert len(workshop.lines()) == 12
+    assert said not in workshop.succeeds("show", str(workshop.run)).out
+    assert header(gather(RunReader(workshop.run)))["warnings"] == []
 
 
 @pytest.mark.parametrize("schedule", ["steps", "stream"])
@@ -115,6 +125,11 @@ def test_alerts_are_said_once_each_time_and_stop_nothing(
     assert made == [("disk_free_gb < 1e9", 0), ("entropy < 0.1", 1), ("entropy < 0.1", 3)]
     assert ended.err.count("step 1: entropy is 0.05 (run.alert_if: entropy < 0.1)") == 1
     assert {(each["rule"], each["step"]) for each in Told.told} == {*made}
+    shown = workshop.succeeds("show", str(workshop.run)).out
+    assert "alerts       step 0: disk_free_gb < 1e9 (it is " in shown
+    assert "\n             step 3: entropy < 0.1 (it is 0.05)\n" in shown
+    warnings = header(gather(RunReader(workshop.run)))["warnings"]
+    assert "Alert in step 3: entropy < 0.1 (it is 0.05)" in warnings
     assert {each["run"] for each in Told.told} == {workshop.run.name}
     everything = "".join(path.read_text() for path in workshop.run.glob("*.json*"))
     assert address not in everything

@@ -44,7 +44,16 @@ from ale._store import Redactor, RunReader
 from ale._store.branch import BRANCHED_FROM, branch_run
 from ale._store.checkpoints import Checkpoints
 from ale._store.codec import plain
-from ale._store.diagnosis import Causes, Learning, adapted, learning, model_name, short_groups
+from ale._store.diagnosis import (
+    Causes,
+    Learning,
+    adapted,
+    alerts,
+    ended_because,
+    learning,
+    model_name,
+    short_groups,
+)
 from ale._store.directory import nearest_run
 from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
@@ -88,6 +97,7 @@ __all__ = [
     "SandboxRequirements",
     "adapted",
     "add_note",
+    "alerts",
     "append_record",
     "apply_environment",
     "apply_overrides",
@@ -97,6 +107,7 @@ __all__ = [
     "changes_for_resume",
     "check_choice",
     "check_config",
+    "ended_because",
     "environment_notes",
     "environment_overrides",
     "evaluated_on",

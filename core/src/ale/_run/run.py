@@ -105,7 +105,8 @@ class Run(Session):
         """Why the run ended early, if it did so by itself."""
         if outcome == "halted":
             return str(self.watch.stopped)
-        return self.budget_spent() if outcome == "drained" else None
+        spent = self.budget_spent() if outcome == "drained" else None
+        return None if spent is None else f"the budget is spent: {spent}"
 
     @asynccontextmanager
     async def _steered(self) -> AsyncIterator[None]:

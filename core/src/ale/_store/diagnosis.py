@@ -161,6 +161,32 @@ def short_groups(events: Iterable[Mapping[str, Any]]) -> str | None:
     return f"{n}  (learned from with fewer episodes, in {steps}: what was in their place broke too)"
 
 
+def ended_because(events: Iterable[Mapping[str, Any]]) -> str | None:
+    """Why the run ended before its end, in words; None if it did not, or was resumed since.
+
+    Args:
+        events: the run's.
+    """
+    cause = None
+    for event in events:
+        if event.get("event") in ("run_finished", "run_resumed"):
+            cause = event.get("cause")
+    return cause
+
+
+def alerts(events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What the rules of ``run.alert_if`` have said, oldest first.
+
+    Args:
+        events: the run's.
+    """
+    return [
+        f"step {event['step']}: {event['rule']} (it is {event['value']:.4g})"
+        for event in events
+        if event.get("event") == "alert" and not event["stops"]
+    ]
+
+
 def adapted(events: Iterable[Mapping[str, Any]]) -> str | None:
     """The number of episodes at once that holds, for people; None if it is the config's.
 

@@ -12,6 +12,8 @@ from ale.runs import (
     Causes,
     RunReader,
     adapted,
+    alerts,
+    ended_because,
     holder,
     learning,
     model_name,
@@ -27,6 +29,7 @@ from ale_look.inspect.steps import evaluation_lines, steps_table, training_steps
 
 _CAUSES = 8
 _OTHERS = 8
+_ALERTS = 5
 _ROWS = 60
 """Rows of the table of tasks: with thousands the summary above it would scroll away."""
 
@@ -73,7 +76,9 @@ def _state(reader: RunReader) -> str:
         return f"{'paused' if reader.paused else 'running'}, in process {pid}"
     if outcome is None:
         return "interrupted: its process is gone and did not say how it ended"
-    return f"{outcome['outcome']} after {seconds(outcome['seconds'])}"
+    cause = ended_because(reader.events())
+    why = f": {cause}" if cause else ""
+    return f"{outcome['outcome']} after {seconds(outcome['seconds'])}{why}"
 
 
 def overview(reader: RunReader, *, every_task: bool = False) -> str:
@@ -106,6 +111,7 @@ def overview(reader: RunReader, *, every_task: bool = False) -> str:
         f"broken       {sum(tasks.broken.values())}",
         *([f"short groups {short}"] if (short := short_groups(reader.events())) else []),
         *([f"concurrency  {found}"] if (found := adapted(reader.events())) else []),
+        *_alerts(alerts(reader.events())),
         *_timed_out(index.timed_out()),
         *_contested(index.contested()),
         *_damaged(index.damaged()),
@@ -133,6 +139,13 @@ def _tasks_table(tasks: "_Tasks", *, every: bool) -> Iterator[str]:
     )
     if more := len(keys) - len(shown):
         yield f"and {more:,} more; --all lists every task"
+
+
+def _alerts(said: Sequence[str]) -> Iterator[str]:
+    """The last alerts, and how many were before them."""
+    earlier = len(said) - _ALERTS
+    last = [f"{earlier:,} earlier alerts", *said[-_ALERTS:]] if earlier > 0 else said
+    return (f"{'alerts' if n == 0 else '':<13}{line}" for n, line in enumerate(last))
 
 
 def _timed_out(n: int) -> list[str]:

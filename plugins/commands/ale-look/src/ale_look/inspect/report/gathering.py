@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -10,7 +10,17 @@ from attrs import define, field
 
 from ale.attempts import Repeats, repeats
 from ale.intervals import Z95, success_interval, t_quantile
-from ale.runs import SUCCESS, Causes, Index, RunReader, adapted, evaluated_on, learning
+from ale.runs import (
+    SUCCESS,
+    Causes,
+    Index,
+    RunReader,
+    adapted,
+    alerts,
+    ended_because,
+    evaluated_on,
+    learning,
+)
 from ale.text import shorten, shorten_middle
 from ale.types import Completion, Episode
 from ale_figures.forks import Counts, Curves
@@ -207,10 +217,13 @@ class Facts:
     not_finite: Counter[str] = field(factory=Counter)
     notices: list[Mapping[str, Any]] = field(factory=list)
     """The last events that a reader may need: errors of observers, resumes, pruned episodes."""
+    ended_because: str | None = None
+    alerts: Sequence[str] = ()
+    """Those of ``run.alert_if``, oldest first."""
     warning: str | None = None
+    """Training steps that learned nothing."""
     missing: int = 0
     """Episodes that the run had when it ended, and a truncated file lacks."""
-    """Training steps that learned nothing."""
     progress: Progress | None = None
     adapted: str | None = None
     """The number that ``run.concurrency: auto`` has found."""
@@ -271,6 +284,7 @@ def complete(facts: Facts, run: RunReader, index: Index, counts: Counts) -> None
             _add_metrics(facts, event)
         elif event.get("event") in _NOTICES:
             facts.notices = [*facts.notices[1 - _MOST_NOTICES :], event]
+    facts.ended_because, facts.alerts = ended_because(run.events()), alerts(run.events())
     facts.missing = run.missing(index)
     facts.warning = learning(run.events(), index).warning()
     facts.progress = progress_of(run.events())

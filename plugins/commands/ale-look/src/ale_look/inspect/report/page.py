@@ -12,6 +12,7 @@ from ale_look.inspect.overview import lost_episodes
 from ale_look.inspect.report.gathering import Facts, Sums
 
 _STAGES = 8
+_ALERTS = 5
 
 
 class Tile(NamedTuple):
@@ -45,8 +46,14 @@ def header(facts: Facts) -> dict[str, Any]:
 
 
 def _warnings(facts: Facts) -> Iterator[str]:
+    if facts.ended_because and facts.state != "running":
+        yield f"{facts.state}: {facts.ended_because}"
     if lost := lost_episodes(facts.missing):
         yield f"missing: {lost}"
+    earlier = len(facts.alerts) - _ALERTS
+    yield from (f"alert in {text}" for text in facts.alerts[-_ALERTS:])
+    if earlier > 0:
+        yield f"{earlier:,} earlier alerts"
     if facts.warning:
         yield facts.warning
 
