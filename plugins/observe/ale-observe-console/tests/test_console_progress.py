@@ -203,6 +203,18 @@ def test_evaluations_at_several_temperatures_are_named() -> None:
         "evaluation, greedy 25% of 4 after 0 steps, 100% of 4 after 10 steps, "
         "sampled 25% of 4 after 0 steps, 100% of 4 after 10 steps"
     )
+    assert lines(progress, 60.0, 130)[-1] == (
+        "evaluation  greedy 25% of 4 after 0 steps  100% of 4 after 10 steps"
+        "  sampled 25% of 4 after 0 steps  100% of 4 after 10 steps"
+    )
+    assert lines(progress, 60.0, 79)[-2:] == [
+        "evaluation  greedy 25% of 4 after 0 steps  100% of 4 after 10 steps",
+        "            sampled 25% of 4 after 0 steps  100% of 4 after 10 steps",
+    ]
+    assert lines(progress, 60.0, 50)[-2:] == [
+        "evaluation  greedy 100% of 4 after 10 steps",
+        "            sampled 100% of 4 after 10 steps",
+    ]
 
 
 @pytest.mark.parametrize("width", [20, 39, 79, 200])

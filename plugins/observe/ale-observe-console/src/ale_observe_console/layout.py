@@ -198,22 +198,45 @@ def idle_steps(progress: Progress) -> str:
     return f"no update in {progress.n_idle_steps} of {counted(progress.n_steps, 'step')}"
 
 
-def _evaluations(progress: Progress) -> list[Text]:
-    """The first evaluation and the last one, by temperature."""
-    if not progress.evaluations:
-        return []
-    parts = [_text(("evaluation", "dim"))]
+def _evaluations(progress: Progress) -> list[tuple[str, list[EvaluationFinished]]]:
+    """The first evaluation and the last one of each temperature, with its name if it needs one."""
     named = {*progress.evaluations} != {None}
-    for temperature, events in progress.evaluations.items():
-        for event in events:
-            how = f"{sampling_name(temperature)} " if named and event is events[0] else ""
-            percent = "none graded"
-            if event.n_graded:
-                percent = f"{100 * event.n_succeeded / event.n_graded:.0f}%"
-            steps = f" of {event.n_graded} after {counted(event.step, 'step')}"
-            last = _of_several(event) if event is events[-1] else ""
-            parts.append(_text((how, "dim"), (percent, "bold"), (steps + last, "dim")))
-    return parts
+    return [
+        (f"{sampling_name(temperature)} " if named else "", events)
+        for temperature, events in progress.evaluations.items()
+    ]
+
+
+def _evaluation_parts(name: str, events: Sequence[EvaluationFinished]) -> list[Text]:
+    return [
+        _evaluation(event, name if event is events[0] else "", is_last=event is events[-1])
+        for event in events
+    ]
+
+
+def _evaluation(event: EvaluationFinished, name: str, *, is_last: bool) -> Text:
+    percent = (
+        f"{100 * event.n_succeeded / event.n_graded:.0f}%" if event.n_graded else "none graded"
+    )
+    steps = f" of {event.n_graded} after {counted(event.step, 'step')}"
+    several = _of_several(event) if is_last else ""
+    return _text((name, "dim"), (percent, "bold"), (steps + several, "dim"))
+
+
+def _evaluation_lines(progress: Progress, width: int) -> list[Text]:
+    """One line if all fits, else one for each temperature, without the first if both don't fit."""
+    evaluated, title = _evaluations(progress), "evaluation"
+    parts = [part for each in evaluated for part in _evaluation_parts(*each)]
+    whole = Text("  ").join([_text((title, "dim")), *parts])
+    if whole.cell_len <= width:
+        return [whole] if evaluated else []
+    lines = []
+    for n, (name, events) in enumerate(evaluated):
+        lead = _text((title if n == 0 else " " * len(title), "dim"))
+        both = Text("  ").join([lead, *_evaluation_parts(name, events)])
+        alone = _fit([lead, *_evaluation_parts(name, events[-1:])], width)
+        lines.append(both if both.cell_len <= width else alone)
+    return lines
 
 
 def _of_several(event: EvaluationFinished) -> str:
@@ -235,13 +258,12 @@ def _running(progress: Progress, now: float, n: int, width: int) -> list[Text]:
 def frame(progress: Progress, now: float, *, name_running: int, width: int) -> list[RenderableType]:
     """The lines that are redrawn in place, each at most `width` columns wide."""
     running = _text((f"{len(progress.running)}", ""), (" running", "dim"))
-    evaluated = _evaluations(progress)
     return [
         _head(progress, now, width),
         _fit([_success(progress), _broken(progress), *_odd(progress), running], width),
         *_step(progress, width),
         *_idle(progress),
-        *([_fit(evaluated, width)] if evaluated else []),
+        *_evaluation_lines(progress, width),
         *_running(progress, now, name_running, width),
     ]
 
@@ -291,9 +313,9 @@ def closing(progress: Progress, now: float) -> str:
     outcome = "ended" if progress.finished is None else progress.finished.outcome
     ended = progress.finished
     spent = duration(now - progress.started_at if ended is None else ended.seconds)
-    facts = _sentence(
-        [_success(progress), _broken(progress), *_odd(progress), *_evaluations(progress)]
-    )
+    evaluated = [part for each in _evaluations(progress) for part in _evaluation_parts(*each)]
+    evaluated[:0] = [_text(("evaluation", ""))] if evaluated else []
+    facts = _sentence([_success(progress), _broken(progress), *_odd(progress), *evaluated])
     idle = f", {idle_steps(progress)}" if progress.n_idle_steps else ""
     total = progress.n_planned or progress.n_done
     noun = "episode" if total == 1 else "episodes"
