@@ -72,6 +72,14 @@ def test_every_answer_keeps_scripts_of_others_out(client: TestClient) -> None:
         assert headers["cache-control"] == "no-store"
 
 
+def test_an_address_between_episodes_is_no_damage(client: TestClient, runs: Path) -> None:
+    size = (runs / "first" / "episodes.jsonl").stat().st_size
+    for at in (1, 12, size - 1, size, size + 9):
+        answer = client.get(f"/api/run/first/episode/{at}.json")
+        assert answer.status_code == 400
+        assert f"no episode begins at byte {at}" in answer.json()["error"], at
+
+
 def test_nothing_can_be_written(client: TestClient) -> None:
     for path in ("/", "/api/runs.json", "/api/run/first.json", "/api/live"):
         for method in ("POST", "PUT", "DELETE", "PATCH"):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ale.errors import InputError
+from ale.files import open_file
 from ale.runs import Lines, Registry, RunReader
 from ale.types import CreditedEpisode, Episode
 from ale.values import NAME
@@ -216,10 +217,21 @@ def _values_stamp(path: Path) -> int | None:
 
 
 def _at(run: RunReader, offset: int) -> Episode:
+    path = run.episodes.path
+    if not _begins_line(path, offset):
+        raise InputError.of(f"no episode begins at byte {offset}", file=str(path))
+    return run.episodes.at(offset)
+
+
+def _begins_line(path: Path, offset: int) -> bool:
+    """Addresses may be typed, or be of a run that was begun anew."""
     try:
-        return run.episodes.at(offset)
-    except (OSError, OverflowError) as error:
-        raise InputError.of(f"no episode at {offset}", file=str(run.episodes.path)) from error
+        with open_file(path) as file:
+            file.seek(max(0, offset - 1))
+            before = b"\n" if offset == 0 else file.read(1)
+            return before == b"\n" and bool(file.read(1))
+    except (OSError, OverflowError, ValueError):
+        return False
 
 
 def _credited(path: Path, step: int, episode_id: str) -> CreditedEpisode | None:
