@@ -172,6 +172,10 @@ def test_an_unknown_option_near_a_key_of_the_config_is_shown_as_set_takes_it(
     assert f"no such option {typed}; write {written}" in refused.output
 
 
+def test_an_option_of_the_command_comes_before_a_key_that_is_as_near(ale: Ale) -> None:
+    assert "Did you mean '--set'?" in ale("run", "c.yaml", "--st", "a=b").output
+
+
 @pytest.mark.parametrize("typed", ["--resum", "--dryrun", "--replays", "--quux", "--concurency"])
 def test_an_unknown_option_near_none_or_one_of_the_commands_own_names_no_key(
     ale: Ale, typed: str

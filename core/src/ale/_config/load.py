@@ -53,21 +53,22 @@ _KEYS = 3
 
 
 def keys_near(option: str, own: Iterable[str], registry: Registry) -> list[str]:
-    """Keys of the config that an unknown option may mean; none if one of a command's own is nearer.
+    """Keys of the config that an unknown option may mean; none if one of a command's own is as near.
 
     Args:
         option: as it was typed: ``--rollout``, ``--credit.gamma``.
         own: the command's options.
     """
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
     typed = option.lstrip("-").replace("-", "_")
     known = _option_keys(registry)
     if typed in {key for keys in known.values() for key in keys}:
         return [typed]
     options = [each[2:].replace("-", "_") for each in own if each.startswith("--")]
-    near = get_close_matches(typed, [*known, *options], n=1, cutoff=_ALIKE)
-    return known[near[0]][:_KEYS] if near and near[0] not in options else []
+    near = get_close_matches(typed, known, n=1, cutoff=_ALIKE)
+    alike = [SequenceMatcher(None, each, typed).ratio() for each in (*near, *options)]
+    return known[near[0]][:_KEYS] if near and alike[0] > max(alike[1:], default=0) else []
 
 
 def _option_keys(registry: Registry) -> dict[str, list[str]]:

@@ -522,3 +522,9 @@ def test_an_episode_shows_the_scores_of_its_chunks() -> None:
         "  score  judge  abstains  HTTP 500",
         "  score  feedback  1.00",
     ]
+
+
+def test_a_misspelt_view_is_named(ale: Ale) -> None:
+    refused = ale("show", "credt", "latest")
+    assert refused.exit_code == 2
+    assert "no view or run 'credt'; did you mean 'credit'?" in refused.output

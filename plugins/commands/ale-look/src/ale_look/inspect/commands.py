@@ -26,7 +26,12 @@ class _Show(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; what names no view is a RUN."""
+        """As click does; what names no view is a RUN, if it is not just a misspelt view."""
+        if args[0] not in self.commands and not Path(args[0]).exists():
+            from ale.strict import nearest
+
+            if (hint := nearest(args[0], self.commands)) is not None:
+                raise click.UsageError(f"no view or run '{args[0]}'; {hint}", ctx)
         return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
 
 
