@@ -53,7 +53,7 @@ _KEYS = 3
 
 
 def keys_near(option: str, own: Iterable[str], registry: Registry) -> list[str]:
-    """Keys of the config that an unknown option may mean; none if one of a command's own is as near.
+    """Keys of the config that an unknown option may mean; none if an own option is as near.
 
     Args:
         option: as it was typed: ``--rollout``, ``--credit.gamma``.

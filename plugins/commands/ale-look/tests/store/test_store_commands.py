@@ -1,4 +1,4 @@
-"""`ale runs` and `ale runs` as they are typed."""
+"""The commands of `ale runs` as they are typed."""
 
 import json
 import os
