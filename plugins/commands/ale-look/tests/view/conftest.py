@@ -216,11 +216,7 @@ class Page:
         self._session: str | None = None
         self._left = b""
         self.errors: list[str] = []
-        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
-        attached = self._ask("Target.attachToTarget", targetId=target, flatten=True)
-        self._session = attached["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self._ask(f"{domain}.enable")
+        self.tab()
 
     def _ask(self, method: str, **parameters: Any) -> Any:
         self._number += 1
@@ -252,6 +248,24 @@ class Page:
             # The page listens again by itself.
             if not str(entry.get("url", "")).endswith("/api/live"):
                 self.errors.append(entry["text"])
+
+    def tab(self) -> str:
+        """Open a tab, which is the one that is driven from now on; its name for `turn_to`."""
+        self._session = None
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        attached = self._ask("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = str(attached["sessionId"])
+        for domain in ("Page", "Runtime", "Log"):
+            self._ask(f"{domain}.enable")
+        return self._session
+
+    def turn_to(self, tab: str) -> None:
+        """Drive this tab from now on."""
+        self._session = tab
+
+    def leave(self) -> None:
+        """Close the tab that is driven; turn to another one then."""
+        self._ask("Page.close")
 
     def open(self, url: str) -> None:
         """Go to an address; a part after ``#`` alone does not load the page again."""

@@ -276,6 +276,34 @@ def test_a_run_is_followed_while_it_writes(page: Page, served: str, runs: Path) 
     page.until("document.querySelectorAll('#runs tbody tr').length === 3", 15)
 
 
+def test_more_tabs_than_a_browser_has_connections_follow_a_run(
+    page: Page, served: str, runs: Path
+) -> None:
+    store = begin_run(runs / "live")
+    tabs = [page.tab() for _ in range(8)]
+    for tab in tabs:
+        page.turn_to(tab)
+        page.open(address(served, "/run/live"))
+        page.until("document.querySelector('.dot.on')", 10)
+    for number in range(2):
+        store.add_episode(attempt(number))
+        for tab in tabs[number:]:
+            page.turn_to(tab)
+            page.until(f"document.querySelectorAll('#episodes .line').length === {number + 1}", 10)
+        page.turn_to(tabs[number])
+        page.leave()
+    page.turn_to(tabs[-1])
+    store.close()
+
+
+def test_a_browser_without_shared_workers_follows_too(page: Page, served: str, runs: Path) -> None:
+    page._ask("Page.addScriptToEvaluateOnNewDocument", source="delete window.SharedWorker")
+    page.open(address(served))
+    page.until("document.querySelector('.dot.on') && !window.SharedWorker")
+    write_run(runs / "later", attempt(0))
+    page.until("document.querySelectorAll('#runs tbody tr').length === 2", 15)
+
+
 def test_values_of_states_are_drawn_above_credit(page: Page, served: str, runs: Path) -> None:
     groups, values = known_worth(rollouts=32, seed=0)
     episodes = [rollout.episode for group in groups for rollout in group.rollouts]

@@ -1,5 +1,5 @@
 // What the server, or a static copy of it, answers, and what it takes; the token; and which runs change.
-import { visible } from "./format.js";
+import { listen, parsed } from "./live.js";
 
 const KEY = "ale-token";
 
@@ -27,9 +27,6 @@ const ask = async (path, signal, body) => {
 const within = new Map([...document.querySelectorAll("script[data-path]")].map((node) => [node.dataset.path, node]));
 
 const NOT_HERE = `This ${within.size ? "file" : "copy"} does not have it: \`ale view\` shows all of a run.`;
-
-// Names of runs and tasks may have such characters too; those of texts are visible already.
-const parsed = (text) => JSON.parse(visible(text));
 
 export const get = async (path, signal) => {
   if (within.size) {
@@ -68,44 +65,26 @@ export const episodesOf = async (key, signal) => {
   return rows;
 };
 
-// Calls `changed` with the keys of runs as they change, until the function that it returns is called; `again` once a server
-// answers that was gone, and `refused` if it has another token.
-export const follow = (changed, connected, again, refused) => {
-  const end = new AbortController();
-  const listen = async () => {
-    let gone = false;
-    while (!end.signal.aborted) {
-      try {
-        const answer = await ask("live", end.signal);
-        if (!answer.ok) return;
-        await read(answer.body.getReader(), changed, () => {
-          connected(true);
-          if (gone) again();
-          gone = false;
-        });
-      } catch (error) {
-        if (end.signal.aborted) return;
-        if (error instanceof Refused) { refused(error); return; }
-      }
-      gone = true;
-      connected(false);
-      await new Promise((done) => { setTimeout(done, 2000); });
-    }
-  };
-  listen();
-  return () => end.abort();
+// What tells a function what the stream of the server says, for all tabs by one worker where the browser has such.
+const told = (version, tell) => {
+  const token = localStorage.getItem(KEY);
+  let end = () => {};
+  const alone = () => { end = listen(token, tell); };
+  try {
+    const worker = new SharedWorker("worker.js", { type: "module", name: `ale view ${version}` });
+    worker.onerror = alone;
+    worker.port.onmessage = ({ data }) => tell(data);
+    worker.port.postMessage({ token });
+    end = () => worker.port.postMessage({ end: true });
+  } catch { alone(); }
+  return () => end();
 };
 
-// The first bytes come once the server has seen how the files are: a later change is told.
-const read = async (reader, changed, begun) => {
-  const decoder = new TextDecoder();
-  let text = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    begun();
-    const events = (text + decoder.decode(value, { stream: true })).split("\n\n");
-    text = events.pop();
-    for (const event of events) if (event.startsWith("data: ")) changed(parsed(event.slice(6)));
-  }
-};
+// Calls `changed` with the keys of runs as they change, until the function that it returns is called; `again` once a server
+// answers that was gone, and `refused` if it has another token.
+export const follow = (version, { changed, connected, again, refused }) => told(version, (said) => {
+  if (said.keys) changed(said.keys);
+  if (said.connected !== undefined) connected(said.connected);
+  if (said.again) again();
+  if (said.refused) refused(new Refused("the token is missing or wrong"));
+});

@@ -93,7 +93,8 @@ const App = () => {
       setChanges((was) => ({ ...was, ...Object.fromEntries(keys.map((key) => [key, (was[key] || 0) + 1])) }));
     }, 1000);
     // What has changed while nobody answered is not told: what is shown is asked for again.
-    const end = follow((keys) => waiting.push(...keys), setConnected, () => { waiting.push(parse().parts[1] || ""); setReturns((was) => was + 1); }, setError);
+    const again = () => { waiting.push(parse().parts[1] || ""); setReturns((was) => was + 1); };
+    const end = follow(about.version, { changed: (keys) => waiting.push(...keys), connected: setConnected, again, refused: setError });
     return () => { clearInterval(timer); end(); };
   }, [about]);
   useEffect(() => {
