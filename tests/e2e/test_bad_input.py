@@ -196,12 +196,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     ),
     "a damaged episode": (
         replace("episodes.jsonl", '"reward":1.0', '"reward":"x"'),
-        ("show", "credit", "resume"),
+        ("credit", "resume"),
         "episodes.jsonl:1: reward: Expected `float | null`, got `str`",
     ),
     "garbage for an episode": (
         replace("episodes.jsonl", '{"schema"', '{"sche\x00'),
-        ("show", "credit", "resume", "replay"),
+        ("credit", "resume", "replay"),
         "episodes.jsonl:1:",
     ),
     "a damaged task": (
@@ -235,6 +235,24 @@ def test_a_damaged_run_is_refused_with_file_and_line_and_not_changed(
         assert {path.name: path.read_bytes() for path in stored.glob("*.json*")} == left
         shutil.rmtree(stored)
     assert "whole" in refused("show", "whol")  # the nearest name
+
+
+def test_a_damaged_line_is_left_out_of_what_is_shown(workshop: Any, shell: Any) -> None:
+    for name in ("a", "b"):
+        workshop.task(name)
+    workshop.scripted({"default": shell("touch done")})
+    workshop.succeeds("run", "run.yaml")
+    assert "success      2 of 2" in workshop.succeeds("show", str(workshop.run)).out
+    for file in ("episodes.jsonl", "events.jsonl"):
+        path = workshop.run / file
+        path.write_bytes(b"\xff\n" + path.read_bytes().partition(b"\n")[2])
+    shown = workshop.ale("show", str(workshop.run))
+    assert shown.code == 1, shown.text
+    assert "success      1 of 1" in shown.out
+    assert "missing      1 episode that the run had when it ended" in shown.out
+    assert shown.err.count("left out: ") == 2
+    for file in ("episodes.jsonl", "events.jsonl"):
+        assert f"{file}:1: " in shown.err
 
 
 LATE = """\

@@ -57,7 +57,7 @@ from ale._store.diagnosis import (
 from ale._store.directory import nearest_run
 from ale._store.frames import frame
 from ale._store.index import SUCCESS, Index
-from ale._store.lines import Lines
+from ale._store.lines import Lines, OnDamage
 from ale._store.lock import holder, lock
 from ale._store.notes import FILE as NOTES
 from ale._store.notes import Notes, add_note, hold_notes
@@ -88,6 +88,7 @@ __all__ = [
     "Learning",
     "Lines",
     "Notes",
+    "OnDamage",
     "Redactor",
     "Registration",
     "Registry",

@@ -30,7 +30,7 @@ from ale._store.groups import (
     read_groups,
 )
 from ale._store.index import Episodes, Index, StoredEpisode
-from ale._store.lines import SCHEMA, Appender, EventLines, Lines
+from ale._store.lines import SCHEMA, Appender, EventLines, Lines, OnDamage
 from ale._store.lock import holder, in_use, lock
 from ale._store.notes import Notes, read_notes
 from ale._store.redact import Redactor
@@ -67,8 +67,13 @@ class _Regraded(msgspec.Struct):
 class RunReader:
     """A stored run, read only."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], on_damage: OnDamage | None = None) -> None:
         """Open a run.
+
+        Args:
+            path: the directory.
+            on_damage: gets the error of each damaged line of the tasks, the episodes, their credit
+                and the events, each time that it is left out. Without it, the error is raised.
 
         Raises:
             InputError: it is not a run directory, or of a schema this version can't read.
@@ -77,10 +82,11 @@ class RunReader:
         """The directory."""
         self.manifest = _read_manifest(path)
         """``manifest.json``: at least ``run_id``, ``config`` and ``n_tasks``."""
-        self.tasks = Lines(path / _TASKS["train"], Task)
-        self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task)
-        self.event_log = EventLines(path / _EVENTS)
-        self.episodes = Episodes(path / _EPISODES, Episode)
+        self._on_damage = on_damage
+        self.tasks = Lines(path / _TASKS["train"], Task, on_damage)
+        self.evaluation_tasks = Lines(path / _TASKS["evaluation"], Task, on_damage)
+        self.event_log = EventLines(path / _EVENTS, on_damage)
+        self.episodes = Episodes(path / _EPISODES, Episode, on_damage)
         """Iterable any number of times; each pass reads from disk, one episode at a time. Of
         several lines of one episode, the last counts."""
         self._scores = ScoreIndex(path)
@@ -143,7 +149,8 @@ class RunReader:
         """Scan the episodes for their keys, rewards and offsets, without decoding them whole."""
         stream = self.manifest["config"].get("run", {}).get("schedule") == "stream"
         index = Index(Groups(read_groups(self.path)) if stream else None)
-        for offset, head in Lines(self.path / _EPISODES, StoredEpisode).with_offsets():
+        lines = Lines(self.path / _EPISODES, StoredEpisode, self._on_damage)
+        for offset, head in lines.with_offsets():
             index.add(head, offset)
         return index
 
@@ -158,10 +165,11 @@ class RunReader:
         lacks = (ended.get(name, 0) - now[name] for name in ("n_graded", "n_broken"))
         return int(max(0, sum(lacks)))
 
-    def credits(self) -> Iterator[CreditedEpisode]:
-        """The credited episodes, step by step."""
-        for path in sorted((self.path / "credits").glob("*.jsonl")):
-            yield from Lines(path, CreditedEpisode)
+    def credits(self, step: int | None = None) -> Iterator[CreditedEpisode]:
+        """The credited episodes, step by step, or those of one step."""
+        pattern = "*.jsonl" if step is None else f"{step:05d}.jsonl"
+        for path in sorted((self.path / "credits").glob(pattern)):
+            yield from Lines(path, CreditedEpisode, self._on_damage)
 
     def step_scores(
         self, step: int | None = None, *, regraded: bool = True

@@ -2,13 +2,11 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import suppress
 from typing import Any
 
 from ale._store.groups import GroupKey, Groups
 from ale._store.lines import Lines
 from ale.attempts import mean
-from ale.errors import InputError
 from ale.types import BatchStatistics, Episode, Split
 from ale.types._record import record
 
@@ -90,10 +88,9 @@ class Episodes(Lines[Episode]):
 
     def once(self) -> Iterator[tuple[int, Episode]]:
         """Each episode with the offset of its line, as an `Index` counts them."""
-        heads = Lines(self.path, StoredEpisode)
-        last: dict[Key, int] = {}
-        with suppress(InputError):  # a damaged line is reported when it is reached, below
-            last.update((_key_of(head), offset) for offset, head in heads.with_offsets())
+        # A damaged line is reported when it is reached, below.
+        heads = Lines(self.path, StoredEpisode, lambda _: None)
+        last = {_key_of(head): offset for offset, head in heads.with_offsets()}
         for offset, episode in self.with_offsets():
             if last.get(_key_of(episode), offset) <= offset:  # the file may have grown since
                 yield offset, episode

@@ -1,7 +1,7 @@
 """Append-only files of JSON lines that survive ``kill -9``."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -9,10 +9,12 @@ import msgspec
 
 from ale._store.codec import cannot_read, encode, unreadable
 from ale._store.redact import Redactor
-from ale.errors import StoreError
+from ale.errors import InputError, StoreError
 from ale.files import open_file, restrict, store_errors
 
 T = TypeVar("T")
+OnDamage = Callable[[InputError], object]
+"""Gets the error of a damaged line, which is left out then."""
 SCHEMA = 1
 """Version of the records, and of the layout of a run directory."""
 
@@ -82,9 +84,18 @@ def _remove_incomplete_line(path: Path) -> None:
 class Lines(Generic[T]):
     """Reads a file of JSON lines, one record at a time."""
 
-    def __init__(self, path: Path, cls: type[T]) -> None:
+    def __init__(self, path: Path, cls: type[T], on_damage: OnDamage | None = None) -> None:
+        """Read a file that may not be there yet.
+
+        Args:
+            path: the file.
+            cls: class of a record.
+            on_damage: gets the error of each damaged line, which iterating leaves out then;
+                without it, the error is raised.
+        """
         self.path = path
         self._decoder = msgspec.json.Decoder(cls)
+        self._on_damage = on_damage
 
     def __iter__(self) -> Iterator[T]:
         """Every record in order. Raises as `with_offsets`."""
@@ -112,7 +123,14 @@ class Lines(Generic[T]):
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
-                yield offset, self._decode(line, 0 if start else number)
+                try:
+                    record = self._decode(line, 0 if start else number)
+                except InputError as error:
+                    if self._on_damage is None:
+                        raise
+                    self._on_damage(error)
+                else:
+                    yield offset, record
                 offset += len(line)
 
     def at(self, offset: int) -> T:
@@ -142,8 +160,8 @@ class Lines(Generic[T]):
 class EventLines(Lines[dict[str, Any]]):
     """Reads an event log: each entry has ``event``, ``at`` (seconds since the epoch) and more."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, dict[str, Any])
+    def __init__(self, path: Path, on_damage: OnDamage | None = None) -> None:
+        super().__init__(path, dict[str, Any], on_damage)
 
     def _checked(self, record: dict[str, Any]) -> dict[str, Any]:
         of_step = record.get("event") in ("step_finished", "evaluation_finished")

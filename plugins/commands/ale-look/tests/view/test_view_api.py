@@ -328,6 +328,22 @@ def test_what_is_read_on_is_what_a_new_reading_says(runs: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("file", ["episodes", "events", "tasks"])
+def test_a_damaged_line_is_left_out_and_named(client: TestClient, runs: Path, file: str) -> None:
+    path = runs / "first" / f"{file}.jsonl"
+    path.write_bytes(b"\xff\n" + path.read_bytes().partition(b"\n")[2])
+    listed = got(client, "run/first/episodes.json")["columns"]
+    first = 1 if file == "episodes" else 0
+    assert listed["id"] == ["0-rename-0", "0-rename-1", "0-rename-2"][first:]
+    for at, name in zip(listed["offset"], listed["id"], strict=True):
+        assert got(client, f"run/first/episode/{at}.json")["id"] == name
+    got(client, "run/first/timeline.json")
+    (warned,) = [
+        text for text in got(client, "run/first.json")["warnings"] if text.startswith("Left out")
+    ]
+    assert f"{file}.jsonl:1: " in warned
+
+
 async def test_changes_are_named_while_somebody_listens(catalog: Catalog, runs: Path) -> None:
     events = live.events(catalog, every_s=0.01)
     said = [await anext(events), await anext(events)]

@@ -72,9 +72,13 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
 
     if every and episode is not None:
         raise click.UsageError("--all lists the tasks of a run: give no EPISODE")
-    reader = RunReader(run)
+    damage: dict[str, None] = {}
+    reader = RunReader(run, lambda error: damage.setdefault(str(error)))
     if episode is None:
         click.echo(overview(reader, every_task=every))
+        if damage:
+            click.echo("".join(f"\nleft out: {each}" for each in damage), err=True)
+            click.get_current_context().exit(1)
         return
     found, others = find_episode(reader, episode)
     if others:

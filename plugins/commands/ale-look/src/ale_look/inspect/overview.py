@@ -186,7 +186,7 @@ def _model(config: Mapping[str, Any], section: str) -> list[str]:
 
 def lost_episodes(n: int) -> str | None:
     """Says how many episodes the run had when it ended, and has no more; None for 0."""
-    lost = f"{counted(n, 'episode')} that the run had when it ended: episodes.jsonl was truncated"
+    lost = f"{counted(n, 'episode')} that the run had when it ended: episodes.jsonl lacks them"
     return lost if n else None
 
 

@@ -72,7 +72,7 @@ def _facts(reader: RunReader) -> dict[str, str]:
         "model": model_name(reader.manifest["config"]) or "-",
         "seconds": seconds(outcome["seconds"]) if outcome else "-",
         "episodes": str(len(index)),
-        **({"missing": f"{missing} (episodes.jsonl was truncated)"} if missing else {}),
+        **({"missing": f"{missing} (episodes.jsonl lacks them)"} if missing else {}),
         "broken": str(index.broken()),
         "success": rate_line(index.training_attempts().values()),
         "mean reward": number(mean(rewards)) if rewards else "-",

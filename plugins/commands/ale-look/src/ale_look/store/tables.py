@@ -49,7 +49,7 @@ def runs_table(rows: Sequence[Mapping[str, Any]]) -> str:
         right=range(4, len(columns) - 1),
     )
     meaning = [
-        *(["missing: episodes that a truncated episodes.jsonl lacks"] if lost else []),
+        *(["missing: episodes that episodes.jsonl lacks"] if lost else []),
         *(["contested: passes that used files the agent changed"] if contested else []),
     ]
     return "\n".join([text, *meaning])

@@ -3,6 +3,7 @@
 from itertools import islice
 from pathlib import Path
 
+from ale.errors import InputError
 from ale.runs import Index, RunReader
 from ale_figures.forks import Counts
 from ale_look.inspect.report.gathering import Facts, add_episode, complete, gather
@@ -13,9 +14,19 @@ class Following:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._damage: dict[str, None] = {}
+        """Messages about lines that are left out, each once."""
         self.readings = 0
         """How often the run was read from its beginning: each makes a new list of episodes."""
-        self._begin(RunReader(path))
+        self._begin(self.reader())
+
+    def reader(self) -> RunReader:
+        """The run without its damaged lines, which the facts name."""
+        return RunReader(self._path, self.leave_out)
+
+    def leave_out(self, error: InputError) -> None:
+        """Note a damaged line, for the facts to name."""
+        self._damage.setdefault(str(error))
 
     def _begin(self, run: RunReader) -> None:
         self._facts = Facts(run.manifest, run.state)
@@ -28,22 +39,29 @@ class Following:
         """The facts as of now. They are changed by the next update.
 
         Raises:
-            InputError: a stored line is damaged, or the run is gone.
+            InputError: the run is gone, or its manifest is damaged.
         """
-        run = RunReader(self._path)
+        run = self.reader()
         if run.manifest["config"].get("run", {}).get("schedule") == "stream":
             # A later event may say which step learned from an earlier episode.
             self.readings += 1
-            return gather(run)
+            self._damage.clear()
+            self._facts = gather(run)
+        else:
+            self._follow(run)
+        self._facts.left_out = [*self._damage]
+        return self._facts
+
+    def _follow(self, run: RunReader) -> None:
         if not self._read_on(run):
             self._begin(run)
+            self._damage.clear()
             self._facts = gather(run)
             self._index = run.index()
             for offset, episode in run.episodes.once():
                 self._counts.add(episode)
                 self._last = (offset, episode.id)
         complete(self._facts, run, self._index, self._counts)
-        return self._facts
 
     def _read_on(self, run: RunReader) -> bool:
         """Add what is new; False if what was read is no longer what the file has."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ale.runs import Lines
+from ale.runs import Lines, OnDamage
 from ale.types import CreditedEpisode
 from ale_figures.charts import Chart, Series
 
@@ -13,8 +13,9 @@ _FILES = "credits/*.jsonl"
 class Spread:
     """Quantiles of the weights, by step. A step's file is written whole, so each is read once."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_damage: OnDamage | None = None) -> None:
         self._path = path
+        self._on_damage = on_damage
         self._known: dict[int, tuple[int, tuple[float, ...] | None]] = {}
         """By step: when its file was written, and its quantiles; None for a step without chunks."""
 
@@ -23,7 +24,7 @@ class Spread:
         for file in self._path.glob(_FILES):
             written = file.stat().st_mtime_ns
             if file.stem.isdecimal() and self._known.get(int(file.stem), (0,))[0] != written:
-                self._known[int(file.stem)] = (written, _quantiles(file))
+                self._known[int(file.stem)] = (written, _quantiles(file, self._on_damage))
         found = {step: each for step, (_, each) in sorted(self._known.items()) if each}
         if len(found) < 2:
             return None
@@ -33,8 +34,9 @@ class Spread:
         return Chart(title="Credit", series=(series,), note=note)
 
 
-def _quantiles(file: Path) -> tuple[float, ...] | None:
-    weights = sorted(w for row in Lines(file, CreditedEpisode) for w in row.credit.weights)
+def _quantiles(file: Path, on_damage: OnDamage | None) -> tuple[float, ...] | None:
+    rows = Lines(file, CreditedEpisode, on_damage)
+    weights = sorted(w for row in rows for w in row.credit.weights)
     if not weights:
         return None
     return tuple(weights[min(len(weights) - 1, int(q * len(weights)))] for q in _QUANTILES)

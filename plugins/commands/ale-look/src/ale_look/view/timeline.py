@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ale.runs import Lines, RunReader
+from ale.runs import Lines, OnDamage, RunReader
 from ale.types import Split
 from ale_look.store.rows import epoch
 
@@ -99,8 +99,9 @@ class Timed(NamedTuple):
 class Timeline:
     """The episodes of a run; each update reads those that were added."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_damage: OnDamage | None = None) -> None:
         self._path = path
+        self._on_damage = on_damage
         self._begin()
 
     def _begin(self) -> None:
@@ -109,13 +110,9 @@ class Timeline:
         self._last: tuple[int, str] | None = None
 
     def update(self) -> dict[str, Any]:
-        """The timeline as of now, in whole milliseconds since `began`.
-
-        Raises:
-            InputError: a stored line is damaged.
-        """
-        run = RunReader(self._path)
-        lines = Lines(run.episodes.path, _Row)
+        """The timeline as of now, in whole milliseconds since `began`."""
+        run = RunReader(self._path, self._on_damage)
+        lines = Lines(run.episodes.path, _Row, self._on_damage)
         if not self._same(lines):
             self._begin()
         seen = self._last

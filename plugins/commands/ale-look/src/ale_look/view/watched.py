@@ -9,7 +9,7 @@ import msgspec
 
 from ale.errors import InputError
 from ale.files import open_file
-from ale.runs import Lines, Registry, RunReader
+from ale.runs import Registry, RunReader
 from ale.types import CreditedEpisode, Episode
 from ale.values import NAME
 from ale_look.inspect.fitting import fitted
@@ -42,9 +42,9 @@ class Watched:
         self.path = path
         self._lock = threading.Lock()
         self._following = Following(path)
-        self._spread = Spread(path)
-        self._timeline = Timeline(path)
-        self._scores = RunReader(path)
+        self._spread = Spread(path, self._following.leave_out)
+        self._timeline = Timeline(path, self._following.leave_out)
+        self._scores = self._following.reader()
         """Keeps where the scores of each episode stand."""
         self._stamps: Mapping[str, Any] | None = None
         self._facts: Facts | None = None
@@ -93,7 +93,7 @@ class Watched:
 
     def notes(self) -> bytes:
         """The notes of people on the episodes."""
-        return msgspec.json.encode(notes_of(RunReader(self.path), self.heads()))
+        return msgspec.json.encode(notes_of(self._following.reader(), self.heads()))
 
     def write_note(self, body: bytes) -> bytes:
         """Write the note that a request has in its body; the notes as they are then.
@@ -102,7 +102,7 @@ class Watched:
             InputError: it is no note, or about what the run does not have.
             StoreError: it can't be written.
         """
-        write_note(RunReader(self.path), self.heads(), body)
+        write_note(self._following.reader(), self.heads(), body)
         return self.notes()
 
     def episode(self, offset: int, *, whole: bool = False) -> bytes:
@@ -112,7 +112,7 @@ class Watched:
             offset: of its line.
             whole: give texts of any length.
         """
-        run = RunReader(self.path)
+        run = self._following.reader()
         episode = _at(run, offset)
         step = self._learned_in(run, episode)
         ratios = log_ratios(self.path, {(episode.step if step is None else step, episode.id)})
@@ -122,7 +122,7 @@ class Watched:
                 forks = self._read().forks.replayed(episode.task_id, episode.start)
         with self._lock:
             scored = self._scores.scores_of(episode)
-        stored = None if step is None else _credited(self.path, step, episode.id)
+        stored = None if step is None else _credited(run, step, episode.id)
         credited, scored, problems = fitted(episode, stored, scored)
         most = WHOLE if whole else TEXT
         made = readable(episode, credited, ratios.get(episode.id), forks, most)
@@ -146,7 +146,7 @@ class Watched:
 
     def tokens(self, offset: int) -> bytes:
         """The tokens of an episode by turn, as they were sampled."""
-        episode = _at(run := RunReader(self.path), offset)
+        episode = _at(run := self._following.reader(), offset)
         step = self._learned_in(run, episode)
         name = (episode.step if step is None else step, episode.id)
         ratios = log_ratios(self.path, {name}).get(episode.id, ())
@@ -173,7 +173,7 @@ class Watched:
 
     def worth(self, offset: int, registry: Registry) -> bytes:
         """V of an episode's states and its credit by scheme; empty where no value was measured."""
-        run = RunReader(self.path)
+        run = self._following.reader()
         episode = _at(run, offset)
         with self._lock:
             stamps = (_values_stamp(self.path), stamps_of(self.path))
@@ -191,7 +191,7 @@ class Watched:
         Raises:
             InputError: a scheme can't be built, or the episode gets no credit.
         """
-        run = RunReader(self.path)
+        run = self._following.reader()
         episode = _at(run, offset)
         step = self._learned_in(run, episode)
         if episode.reward is None or episode.split != "train" or step is None:
@@ -234,8 +234,8 @@ def _begins_line(path: Path, offset: int) -> bool:
         return False
 
 
-def _credited(path: Path, step: int, episode_id: str) -> CreditedEpisode | None:
-    rows = Lines(path / "credits" / f"{step:05d}.jsonl", CreditedEpisode)
+def _credited(run: RunReader, step: int, episode_id: str) -> CreditedEpisode | None:
+    rows = run.credits(step)
     return next((row for row in rows if row.episode_id == episode_id), None)
 
 

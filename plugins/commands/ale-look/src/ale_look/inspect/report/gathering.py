@@ -223,7 +223,9 @@ class Facts:
     warning: str | None = None
     """Training steps that learned nothing."""
     missing: int = 0
-    """Episodes that the run had when it ended, and a truncated file lacks."""
+    """Episodes that the run had when it ended, and its file lacks."""
+    left_out: Sequence[str] = ()
+    """Messages about damaged lines that were left out."""
     progress: Progress | None = None
     adapted: str | None = None
     """The number that ``run.concurrency: auto`` has found."""

@@ -48,6 +48,9 @@ def header(facts: Facts) -> dict[str, Any]:
 def _warnings(facts: Facts) -> Iterator[str]:
     if facts.ended_because and facts.state != "running":
         yield f"{facts.state}: {facts.ended_because}"
+    yield from (f"left out: {text}" for text in facts.left_out[:_ALERTS])
+    if (more := len(facts.left_out) - _ALERTS) > 0:
+        yield f"{more:,} more damaged lines are left out"
     if lost := lost_episodes(facts.missing):
         yield f"missing: {lost}"
     earlier = len(facts.alerts) - _ALERTS
