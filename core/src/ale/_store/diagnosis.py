@@ -175,7 +175,7 @@ def ended_because(events: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def alerts(events: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What the rules of ``run.alert_if`` have said, oldest first.
+    """Alerts of the rules of ``run.alert_if``, in words, oldest first.
 
     Args:
         events: the run's.
