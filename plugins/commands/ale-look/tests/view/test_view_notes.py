@@ -348,6 +348,10 @@ def test_a_note_that_is_refused_stays_in_the_form(page: Page, served: str, runs:
     page.value(f"{WRITING}.requestSubmit()")
     page.until("document.querySelector('.tools [role=alert]')")
     assert "needs a label, a comment or a verdict" in page.text()
+    page.until("document.querySelector('.dot.on')")
+    add_note(runs / "first", Note(id="a", at=9e9, episode=ID, turn=1, label="theirs"))
+    page.until("document.querySelector('#turn-1 .noted li')")
+    assert "needs a label, a comment or a verdict" in page.text(), "others have changed the run"
     assert page.value(f"Boolean({WRITING})")
     page.errors = [each for each in page.errors if "400" not in each]
 

@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from ale._run.control import ACTIONS, Control, listening
+from ale.errors import InputError
 from ale.runs import Registry, RunReader
 from ale.testing.waiting import wait_for
 from ale_look.view.bundle import write_bundle
@@ -247,6 +248,8 @@ def test_buttons_pause_slow_down_cancel_and_end_a_run(page: Page, served: str, l
 def test_the_run_ends_after_the_step_that_it_is_in(page: Page, served: str, live: Live) -> None:
     page.open(address(served, f"/run/{live.path.name}"))
     press(page, "End after this step")
+    assert live.events() == [], "it is asked whether it is meant"
+    press(page, "Press again to end after this step")
     page.until(f"{PANEL}.innerText.includes('ends after this step')")
     live.let_go()
     assert live.process.wait(60) == 0, live.log()
@@ -285,16 +288,26 @@ def test_a_run_that_is_paused_is_called_so_on_its_page_and_in_the_list(
     page.until(f"{badge} === 'running'")
 
 
+def running(n: int) -> list[dict[str, Any]]:
+    return [{"id": f"0-wait-{i}", "stage": "agent", "seconds": 1.0} for i in range(n)]
+
+
 @contextmanager
-def taking(path: Path, *actions: str) -> Iterator[None]:
-    """Inside the block, this process's run at the path takes these requests, as a loop does."""
+def taking(path: Path, *actions: str) -> Iterator[dict[str, Any]]:
+    """Inside the block, this process's run at the path takes these requests, as a loop does, but
+    refuses any number of episodes; what it answers may be changed.
+    """
     state = {**Control(concurrency=1).state(), "stopping": False, "takes": [*actions]}
-    running = [{"id": "0-wait-0", "stage": "agent", "seconds": 1.0}]
+    told = state | {"episodes": running(1)}
     ready, end = threading.Event(), asyncio.Event()
 
+    def carry_out(action: str, _: object) -> Mapping[str, Any]:
+        if action == "concurrency":
+            raise InputError.of("that is more than it takes")
+        return told
+
     async def listen() -> None:
-        told = state | {"episodes": running}
-        async with listening(path, lambda action, to: told, pytest.fail):
+        async with listening(path, carry_out, pytest.fail):
             ready.set()
             await end.wait()
 
@@ -302,10 +315,12 @@ def taking(path: Path, *actions: str) -> Iterator[None]:
     thread = threading.Thread(target=loop.run_until_complete, args=(listen(),))
     thread.start()
     assert ready.wait(60)
-    yield
-    loop.call_soon_threadsafe(end.set)
-    thread.join()
-    loop.close()
+    try:
+        yield told
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+        loop.close()
 
 
 def test_there_is_no_button_for_what_the_run_does_not_take(
@@ -319,6 +334,41 @@ def test_there_is_no_button_for_what_the_run_does_not_take(
         page.until(f"{PANEL}.querySelectorAll('tbody tr').length === 1")
         buttons = f"[...{PANEL}.querySelectorAll('button')].map((each) => each.innerText)"
         assert page.value(buttons) == ["Finish what runs and end"]
+    store.close()
+
+
+def test_what_is_refused_is_said_until_something_else_is_asked(
+    page: Page, served: str, tmp_path: Path
+) -> None:
+    store = begin_run(tmp_path / "runs" / "loop")
+    with taking(store.path, "pause", "concurrency") as told:
+        page.open(address(served, "/run/loop"))
+        page.until(f"{PANEL}?.querySelector('form')")
+        page.value(f"{PANEL}.querySelector('form').requestSubmit()")
+        page.reads("that is more than it takes")
+        for n in (2, 3):
+            told["episodes"] = running(n)
+            page.reads(f"{n} episodes running")
+        assert "that is more than it takes" in page.text()
+        press(page, "Pause")
+        page.until(f"!{PANEL}.querySelector('[role=alert]')")
+    store.close()
+    page.errors = [each for each in page.errors if "400" not in each]
+
+
+def test_the_list_of_running_episodes_stays_open_while_there_are_none(
+    page: Page, served: str, tmp_path: Path
+) -> None:
+    store = begin_run(tmp_path / "runs" / "loop")
+    with taking(store.path, "stop") as told:
+        page.open(address(served, "/run/loop"))
+        page.until(f"{PANEL}?.querySelector('summary')")
+        page.value(f"{PANEL}.querySelector('summary').click()")
+        for n in (1, 0, 2):
+            told["episodes"] = running(n)
+            page.until(f"{PANEL}.querySelector('summary')?.innerText.startsWith('{n} episode')")
+            page.until(f"{PANEL}.querySelectorAll('tbody tr').length === {n}")
+            assert page.value(f"{PANEL}.querySelector('details').open"), n
     store.close()
 
 

@@ -9,9 +9,11 @@ const BY = "ale-by";
 const me = (about) => localStorage.getItem(BY) ?? about.by ?? "";
 const TONES = { good: "good", bad: "bad" };
 
-// The notes on a run, asked for again as it changes, and a function that writes one. One is written at a time.
+// The notes on a run, asked for again as it changes, and a function that writes one. One is written at a time; what refuses it is
+// there until the next.
 export const useNotes = (run, version) => {
   const [state, set] = useState({ notes: [] });
+  const [refusal, refuse] = useState(null);
   const writes = useRef(0);
   const busy = useRef(false);
   useEffect(() => {
@@ -25,17 +27,18 @@ export const useNotes = (run, version) => {
   const write = async (note) => {
     if (busy.current) return false;
     busy.current = true;
+    refuse(null);
     try {
       const found = await post(runPath(run, "/notes"), note);
       writes.current += 1;
       set(found);
       return true;
     } catch (error) {
-      set((was) => ({ ...was, error }));
+      refuse(error);
       return false;
     } finally { busy.current = false; }
   };
-  return { ...state, write };
+  return { ...state, error: refusal || state.error, write };
 };
 
 export const byEpisode = (notes) => {

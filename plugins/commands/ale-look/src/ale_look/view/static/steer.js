@@ -7,10 +7,12 @@ import { Badge, Fold, Problem } from "./bits.js";
 
 const EVERY_MS = 2000;
 
-// The state of the run, asked for again while it runs, and a function that asks something of it.
+// The state of the run, asked for again while it runs, and a function that asks something of it. What refuses that is there until
+// the next is asked.
 const useSteering = (run, version) => {
   const [state, set] = useState(null);
   const [error, fail] = useState(null);
+  const [refusal, refuse] = useState(null);
   const asked = useRef(0);
   useEffect(() => {
     const end = new AbortController();
@@ -33,13 +35,14 @@ const useSteering = (run, version) => {
   }, [run, version]);
   const steer = async (action, to) => {
     asked.current += 1;
+    refuse(null);
     try {
       set(await post(runPath(run, "/steer"), { action, ...(to !== undefined && { to }) }));
       fail(null);
-    } catch (problem) { fail(problem); }
+    } catch (problem) { refuse(problem); }
     asked.current += 1;
   };
-  return { state, error, steer };
+  return { state, error: refusal || error, steer };
 };
 
 // A button that is to be pressed twice: what it does is not taken back by another one.
@@ -56,7 +59,7 @@ const Concurrency = ({ state, steer }) => {
     <button type="button" aria-pressed=${state.auto} title="the run finds how many are worth it" onClick=${() => steer("concurrency", "auto")}>auto</button></form>`;
 };
 
-const Running = ({ episodes, cancel }) => episodes.length > 0 && html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><div class="scroll short" tabindex="0"><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th>${cancel && html`<th></th>`}</tr></thead><tbody>
+const Running = ({ episodes, cancel }) => html`<${Fold} title=${`${counted(episodes.length, "episode")} running`}><div class="scroll short" tabindex="0"><table><thead><tr><th>episode</th><th>stage</th><th class="num">for</th>${cancel && html`<th></th>`}</tr></thead><tbody>
   ${episodes.map((each) => html`<tr key=${each.id}><td class="long">${each.id}</td><td>${each.stage}</td><td class="num">${seconds(each.seconds)}</td>${cancel && html`<td><${Sure} label=${`cancel ${each.id}`} act=${() => cancel(each.id)}>Cancel<//></td>`}</tr>`)}</tbody></table></div><//>`;
 
 const said = (state) => [state.paused && "paused", state.stopping && "ending: no further episode starts", state.evaluates_after_step && "evaluates after this step", state.stops_after_step && "ends after this step"].filter(Boolean);
@@ -70,7 +73,7 @@ export const Steering = ({ run, version }) => {
     ${takes("pause") && html`<button type="button" onClick=${() => steer(state.paused ? "resume" : "pause")}>${state.paused ? "Resume" : "Pause"}</button>`}
     ${takes("concurrency") && html`<${Concurrency} state=${state} steer=${steer} />`}
     ${takes("evaluate") && html`<button type="button" disabled=${state.evaluates_after_step} onClick=${() => steer("evaluate")}>Evaluate after this step</button>`}
-    ${takes("stop-after-step") && html`<button type="button" disabled=${state.stops_after_step} onClick=${() => steer("stop-after-step")}>End after this step</button>`}
+    ${takes("stop-after-step") && !state.stops_after_step && html`<${Sure} label="end the run after this step" act=${() => steer("stop-after-step")}>End after this step<//>`}
     ${takes("stop") && !state.stopping && html`<${Sure} label="end the run" act=${() => steer("stop")}>Finish what runs and end<//>`}
     ${said(state).map((text) => html`<${Badge} kind="warn">${text}<//> `)}</div>
     <${Problem} error=${error} /><${Running} episodes=${state.episodes} cancel=${takes("cancel") && ((id) => steer("cancel", id))} /></section>`;
