@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
 
 from ale.runs import Registry, RunReader
 from ale.testing.builders import turn
@@ -399,10 +400,54 @@ def test_a_run_that_is_not_there_is_not_waited_for(page: Page, served: str) -> N
     page.errors = [each for each in page.errors if "400" not in each]
 
 
-@pytest.mark.parametrize("rest", ["", "x", "-1/0-rename-0"])
-def test_an_address_without_an_episode_shows_the_run(page: Page, served: str, rest: str) -> None:
-    page.open(address(served, f"/run/first/e/{rest}"))
-    page.until("document.querySelector('#tasks tbody a')")
+@pytest.mark.parametrize(
+    ("path", "shown", "said"),
+    [
+        *(
+            (f"/run/first/{rest}", "#tasks", "names no page of the run; this is the run.")
+            for rest in ("e/", "e/x", "e/-1/0-rename-0", "bogus", "task/")
+        ),
+        ("/bogus/x", "#runs", "names no page; these are all runs."),
+        ("/run/", "#runs", "names no page; these are all runs."),
+    ],
+)
+def test_an_address_that_names_no_page_says_so_and_what_it_shows(
+    page: Page, served: str, path: str, shown: str, said: str
+) -> None:
+    page.open(address(served, path))
+    page.until(f"document.querySelector('{shown} tbody a')")
+    assert said in page.text()
+    page.value("location.hash = '#/run/first/timeline'")
+    page.until("document.querySelector('canvas')")
+    assert "names no page" not in page.text()
+
+
+def test_a_page_whose_first_request_fails_asks_again(
+    page: Page, catalog: Catalog, registry: Registry
+) -> None:
+    failing = [503, 503]
+    whole = app(catalog, registry, TOKEN, Admission.at("127.0.0.1"))
+
+    async def flaky(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path") == "/api/about.json" and failing:
+            return await PlainTextResponse("busy", failing.pop())(scope, receive, send)
+        return await whole(scope, receive, send)
+
+    with serving(flaky) as url:
+        page.open(address(url))
+        page.reads("The server answers 503 for about.json.")
+        page.until("document.querySelector('#runs tbody a')")
+        assert not page.value("Boolean(document.querySelector('[role=alert]'))")
+    page.errors = [each for each in page.errors if "503" not in each]
+
+
+def test_escape_closes_the_list_of_keys(page: Page, served: str) -> None:
+    page.open(address(served))
+    page.until("document.querySelector('#runs')")
+    page.press("?")
+    page.until("document.querySelector('[role=dialog]')")
+    page.press("Escape")
+    page.until("!document.querySelector('[role=dialog]')")
 
 
 def test_numbers_are_rounded_as_in_the_terminal(page: Page, served: str, runs: Path) -> None:

@@ -2,6 +2,7 @@
 import { html } from "./html.js";
 import { render, useEffect, useState } from "./preact-htm.js";
 import { Refused, follow, get, setToken } from "./api.js";
+import { AGAIN_MS } from "./live.js";
 import { visible } from "./format.js";
 import { go, link, parse } from "./route.js";
 import { Runs } from "./runs.js";
@@ -26,21 +27,29 @@ const useRoute = () => {
 // A page of a single file begins with its run.
 const places = ({ parts }, { one }) => (one && parts[0] !== "run" ? ["run", one.run] : parts);
 
+// What is wrong with an address that names no view, and what is shown instead.
+const misled = ([first, key, kind, ...rest]) => {
+  if (!first || first === "search" || first === "compare") return null;
+  if (first !== "run" || !key) return "This address names no page; these are all runs.";
+  const named = !kind || kind === "timeline" || (kind === "task" && rest[0]) || (kind === "e" && /^\d+$/.test(rest[0]));
+  return named ? null : "This address names no page of the run; this is the run.";
+};
+
 const chosen = ({ parts, query }, shared) => {
   const [first, key, kind, ...rest] = parts;
   if (!shared.about.live && (first === "search" || first === "compare")) return html`<h1>${first === "search" ? "Search" : "Compare"}</h1><p class="note">A copy has no ${first === "search" ? "search" : "comparison of runs"}: <code>ale view</code> has, on the folder of the runs.</p>`;
   if (first === "search") return html`<${Search} ...${shared} query=${query} />`;
   if (first === "compare") return html`<${Compare} ...${shared} keys=${query.getAll("run")} />`;
-  if (first !== "run") return html`<${Runs} ...${shared} query=${query} />`;
+  if (first !== "run" || !key) return html`<${Runs} ...${shared} query=${query} />`;
   if (kind === "e" && /^\d+$/.test(rest[0])) return html`<${Episode} ...${shared} run=${key} offset=${Number(rest[0])} id=${rest[1]} query=${query} />`;
-  if (kind === "task") return html`<${Task} ...${shared} run=${key} task=${rest[0]} query=${query} />`;
+  if (kind === "task" && rest[0]) return html`<${Task} ...${shared} run=${key} task=${rest[0]} query=${query} />`;
   if (kind === "timeline") return html`<${Timeline} ...${shared} run=${key} query=${query} />`;
   return html`<${Run} ...${shared} run=${key} query=${query} />`;
 };
 
 const KEYS = [["/", "search", true], ["j, k", "next and previous turn"], ["n, p", "next and previous episode"], ["[, ]", "previous and next branch of an episode"], ["t", "the timeline of a run"], ["f", "fold or open the tool calls of an episode"],
   ["g, b", "mark an episode as good or bad; again takes it back", true], ["c, e", "write a note on the turn, on the episode", true],
-  ["u", "up: to the run, and from it to all runs"], ["?", "show or hide this"]];
+  ["u", "up: to the run, and from it to all runs"], ["?", "show or hide this; Escape hides it too"]];
 
 const up = ({ parts }) => {
   const [first, key, kind] = parts;
@@ -80,8 +89,13 @@ const App = () => {
   const [connected, setConnected] = useState(false);
   const [returns, setReturns] = useState(0);
   const [help, setHelp] = useState(false);
-  const begin = () => { setError(null); get("about.json").then(setAbout, setError); };
-  useEffect(begin, []);
+  const begin = () => get("about.json").then((found) => { setError(null); setAbout(found); }, setError);
+  useEffect(() => { begin(); }, []);
+  useEffect(() => {
+    if (about || !error || error instanceof Refused) return undefined;
+    const timer = setTimeout(begin, AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [error]);
   useEffect(() => {
     if (!about || !about.live) return undefined;
     // Runs are asked for again at most once a second, however many events come.
@@ -102,6 +116,7 @@ const App = () => {
       if (typed(event)) return;
       if (event.key === "/" && about && about.live) { event.preventDefault(); go(["search"]); }
       if (event.key === "?") setHelp((was) => !was);
+      if (event.key === "Escape") setHelp(false);
       if (event.key === "u") up(route);
       const [place, key] = about ? places(route, about) : [];
       if (event.key === "t" && place === "run") go(["run", key, "timeline"]);
@@ -114,7 +129,7 @@ const App = () => {
   if (!about) return html`<p class="empty">Loading</p>`;
   const parts = places(route, about);
   return html`<${Bar} about=${about} parts=${parts} connected=${connected} />
-    <main key=${parts.slice(0, 3).join("/")}><${Returns.Provider} value=${returns}>${chosen({ ...route, parts }, { about, changes })}<//></main>
+    <main key=${parts.slice(0, 3).join("/")}><${Returns.Provider} value=${returns}>${misled(parts) && html`<p class="warning" role="alert">${misled(parts)}</p>`}${chosen({ ...route, parts }, { about, changes })}<//></main>
     ${help && html`<${Help} live=${about.live} close=${() => setHelp(false)} />`}`;
 };
 

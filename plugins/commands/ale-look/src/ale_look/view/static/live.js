@@ -1,7 +1,7 @@
 // The stream of a server that says which runs change. It needs nothing of a page: a worker listens too.
 import { visible } from "./format.js";
 
-const AGAIN_MS = 2000;
+export const AGAIN_MS = 2000;
 
 // What was escaped in JSON is made visible: names of runs and tasks may have such characters.
 export const parsed = (text) => JSON.parse(visible(text));
