@@ -188,6 +188,33 @@ def test_credit_of_other_schemes_stands_beside_that_of_the_run(page: Page, serve
     assert heads.split("\n")[:3] == ["single +0.500", "double +2.000", "single +1.000"]
 
 
+def test_a_scheme_that_there_is_not_is_named_and_the_others_stay(page: Page, served: str) -> None:
+    page.open(address(served, "/run/first/e/0/0-rename-0?schemes=double%20singel%20single:x=1"))
+    page.until("document.querySelectorAll('.strip').length === 2")
+    said = page.value("[...document.querySelectorAll('form .wrong')].map((e) => e.innerText)")
+    assert said == [
+        "singel: no credit scheme 'singel'; installed: double, single; did you mean 'single'?",
+        "single:x=1: x: unknown option; expected no options of single",
+    ]
+    heads = page.value("document.querySelector('.chunk header').innerText")
+    assert heads.split("\n")[:2] == ["single +0.500", "double +2.000"]
+
+
+def test_chunks_stand_below_each_other_whatever_the_scheme_is_called(
+    page: Page, served: str
+) -> None:
+    page.open(address(served, "/run/first/e/0/0-rename-0?schemes=double%20ale-parts/double"))
+    page.until("document.querySelectorAll('.strip').length === 3")
+    lefts = (
+        "[...document.querySelectorAll('.strip')].map((strip) => [...strip.children]"
+        ".map((each) => Math.round(10 * each.getBoundingClientRect().left)).join())"
+    )
+    for width in (1280, 400):
+        page.resize(width)
+        assert len({*page.value(lefts)}) == 1, width
+        assert page.value("document.documentElement.scrollWidth <= innerWidth"), width
+
+
 def test_nothing_that_a_run_holds_can_run(page: Page, served: str, runs: Path) -> None:
     prompt = [Message(role="user", content=HOSTILE)]
     turns = turn(

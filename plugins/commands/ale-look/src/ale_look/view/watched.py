@@ -14,7 +14,6 @@ from ale.types import CreditedEpisode, Episode
 from ale.values import NAME
 from ale_look.inspect.fitting import fitted
 from ale_look.inspect.kinds import names_of
-from ale_look.inspect.recrediting import creditings, recredited
 from ale_look.inspect.report.gathering import Facts, Head
 from ale_look.inspect.report.ratios import log_ratios
 from ale_look.inspect.report.reading import readable
@@ -23,6 +22,7 @@ from ale_look.store.indexing import stamps_of
 from ale_look.view.episodes import about, judged, listed
 from ale_look.view.following import Following
 from ale_look.view.noting import notes_of, write_note
+from ale_look.view.schemes import credit_under
 from ale_look.view.spread import Spread
 from ale_look.view.summary import summary
 from ale_look.view.timeline import Timeline
@@ -183,30 +183,17 @@ class Watched:
             return msgspec.json.encode(self._worth[1].get(episode.id, {}))
 
     def credit(self, offset: int, schemes: Sequence[str], registry: Registry) -> bytes:
-        """The credit of an episode's chunks under other schemes, within its group.
-
-        The plugin files of the run's config are not loaded: to look at a run must not run what
-        stands in them.
+        """The credit of an episode's chunks under other schemes, as `credit_under`.
 
         Raises:
-            InputError: a scheme can't be built, or the episode gets no credit.
+            InputError: the episode gets no credit.
         """
-        run = self._following.reader()
+        run = RunReader(self.path)
         episode = _at(run, offset)
         step = self._learned_in(run, episode)
         if episode.reward is None or episode.split != "train" or step is None:
             raise InputError.of("nothing learns from this episode, so it has no credit")
-        compared = creditings(run, schemes, registry, plugin_files=False)
-        groups = recredited(run, compared, step=step, task_id=episode.task_id)
-        found = next((credits for each, credits in groups if each.episode.id == episode.id), None)
-        if found is None:
-            raise InputError.of("the episode is in no group of its step")
-        return msgspec.json.encode(
-            [
-                {"scheme": each.scheme, "weights": each.weights, "skipped": each.skipped}
-                for each in found
-            ]
-        )
+        return msgspec.json.encode(credit_under(run, episode, step, schemes, registry))
 
 
 def _values_stamp(path: Path) -> int | None:

@@ -19,8 +19,8 @@ const stored = (episode) => (episode.scheme ? [{ name: episode.scheme, of: episo
 const asked = (found, names) => {
   const by = new Map(found.map((each) => [each.scheme, each]));
   const lacking = names.filter((name) => !by.has(name));
-  const columns = names.filter((name) => by.has(name)).map((name) => by.get(name)).map((each) => ({ name: each.scheme, of: each.weights, most: most(each.weights), skipped: each.skipped }));
-  return { columns, error: lacking.length ? new Error(`no credit under ${lacking.join(", ")} in this copy`) : undefined };
+  const columns = names.filter((name) => by.get(name)?.weights).map((name) => by.get(name)).map((each) => ({ name: each.scheme, of: each.weights, most: most(each.weights), skipped: each.skipped }));
+  return { columns, refused: found.filter((each) => each.refused), error: lacking.length ? new Error(`no credit under ${lacking.join(", ")} in this copy`) : undefined };
 };
 
 // The credit of other schemes, computed again by the server, or when the copy was made.
@@ -54,14 +54,15 @@ const Strip = ({ column, firsts, jump }) => html`<div class="strip" role="list" 
   title=${`chunk ${k}: ${column.name} ${weight === undefined || weight === null ? "-" : weight.toFixed(4)}`} onClick=${() => jump(Number(firsts.get(k)?.split(".")[0] || 0))}
   style=${{ backgroundColor: weight && column.most ? shade(weight, 0.15 + 0.85 * Math.abs(weight) / column.most, 0.9) : "" }}><span class="hidden">chunk ${k}</span></button>`)}</div>`;
 
-const Schemes = ({ about, names, error, columns }) => {
+const Schemes = ({ about, names, error, columns, refused = [] }) => {
   const [text, set] = useState("");
   const change = (now) => replaceQuery({ schemes: now.join(" ") });
   const add = (event) => { event.preventDefault(); if (text.trim()) change([...names, text.trim().replace(/\s+/g, "")]); set(""); };
   return html`<form class="modes" onSubmit=${add}><label>compare credit <input list="schemes" placeholder=${about.live ? "ipa:gamma=0.9" : about.schemes[0]} value=${text} onInput=${(e) => set(e.target.value)} /></label>
     <datalist id="schemes">${about.schemes.map((name) => html`<option value=${name}></option>`)}</datalist><button>Add</button>
     ${names.map((name) => html`<${Badge}>${name} <button type="button" class="x" aria-label=${`remove ${name}`} onClick=${() => change(names.filter((each) => each !== name))}>×</button><//>`)}
-    ${columns.filter((each) => each.skipped).map((each) => html`<small>${each.name}: ${each.skipped}</small>`)}${error && html`<pre class="wrong">${error.message}</pre>`}</form>`;
+    ${columns.filter((each) => each.skipped).map((each) => html`<small>${each.name}: ${each.skipped}</small>`)}
+    ${refused.map((each) => html`<small class="wrong">${each.scheme}: ${each.refused}</small>`)}${error && html`<pre class="wrong">${error.message}</pre>`}</form>`;
 };
 
 const ofToken = (values, i, text, colour) => (Number.isFinite(values?.[i]) ? html`<td class="num" style=${{ backgroundColor: colour ? colour(values[i]) : "" }}>${text(values[i])}</td>` : html`<td class="num">-</td>`);
@@ -229,11 +230,11 @@ export const Episode = ({ about, changes, run, offset, id, query }) => {
     <${Changes} episode=${episode} jump=${jump} />
     <${Replay} episode=${episode} raw=${raw} query=${query} jump=${jump} />
     <${Valued} run=${run} episode=${episode} />
-    <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
+    <div class="tools"><div class="strips">${[...columns, ...scorers].map((column) => html`<div><small title=${column.name}>${column.name}</small><${Strip} column=${column} firsts=${firsts} jump=${jump} /></div>`)}</div>
       <div class="rowed"><${Cut} episode=${episode} columns=${columns} />
         ${about.live ? html`<${Marking} about=${about} turn=${turn} ...${notebook} />` : notebook.error && html`<${Problem} error=${notebook.error} />`}</div>
       <${Modes} modes=${modes} mode=${mode} raw=${raw} folded=${folded} set=${(name) => replaceQuery({ colour: name })} setRaw=${setRaw} fold=${fold} />
-      ${credited && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} />`}
+      ${credited && html`<${Schemes} about=${about} names=${names} error=${other.error} columns=${columns} refused=${other.refused} />`}
       ${about.live && long && !whole && html`<p class="note">Long texts lack their middle. <button type="button" onClick=${() => setWhole(true)}>Show all of them</button></p>`}</div>
     ${episode.turns.map((each, number) => html`<${Turn} key=${`${offset}.${number}`} episode=${episode} turn=${each} number=${number} firsts=${firsts} view=${view} current=${number === turn} notes=${html`<${NotesOn} about=${about} turn=${number} ...${notebook} />`} />`)}
     ${!episode.turns.length && html`<p class="empty">No turns.</p>`}
