@@ -5,7 +5,7 @@ For the table in docs/verdicts.md:
     python -m tests.study.unseen DIR
 
 DIR gets the tasks, their validation and the runs; what is there already is not made again. It takes
-about an hour on two cores, and needs pip for pytest and pycodestyle.
+about twenty minutes on two cores, and needs pip for pytest and pycodestyle.
 """
 
 import json
