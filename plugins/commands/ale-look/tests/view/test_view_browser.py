@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from ale.runs import Registry, RunReader
 from ale.testing.builders import turn
 from ale.testing.credit import known_worth
-from ale.types import Message, Score, Stop, Trajectory
+from ale.types import Message, Score, Stop, Trajectory, replace
 from ale.values import NAME, rates, write_values
 from ale_look.inspect.overview import overview
 from ale_look.view.bundle import write_bundle
@@ -567,6 +567,22 @@ def test_tokens_have_the_entropy_that_the_trainer_stored(
         assert page.value(ENTROPIES) == shown
         row = json.loads(file.read_text())  # as an earlier version has written it
         file.write_text(json.dumps({name: row[name] for name in ("episode_id", "log_ratios")}))
+
+
+def test_tokens_have_their_text_or_why_there_is_none(page: Page, served: str, runs: Path) -> None:
+    known, unknown = turn("Go on.\n", calls=[("finish", "{}")], tokens=5), turn("On.", tokens=1)
+    trace = replace(known.completion.tokens, text_offsets=(0, 0, 2, 5, 7))
+    known = replace(known, completion=replace(known.completion, tokens=trace))
+    both = Trajectory(turns=(known, unknown), stop=FINISHED)
+    write_run(runs / "tokens", attempt(0, trajectory=both))
+    page.open(address(served, "/run/tokens/e/0/0-rename-0"))
+    page.until(BUTTON)
+    page.value(f"{BUTTON}.click()")
+    page.until("document.querySelectorAll('.short tbody tr').length === 6")
+    texts = "[...document.querySelectorAll('.short td.piece')].map((each) => each.textContent)"
+    assert page.value(texts) == ["", "Go", " on", ".\u21b5", ""]
+    assert "Tokens without a text are of the reasoning, of a call" in page.text()
+    assert page.text().count("Which text each token is was not recorded") == 1
 
 
 def test_a_copy_has_tokens_and_says_what_it_lacks(

@@ -237,6 +237,19 @@ def test_a_click_chooses_and_narrow_screens_have_all_of_it(
     assert page.value("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_an_episode_that_begins_as_another_one_ends_is_not_beside_it(
+    page: Page, served: str, runs: Path
+) -> None:
+    """The time at which each begins is stored in whole milliseconds, cut off."""
+    store = begin_run(runs / "close")
+    turns = [(0.0006, 0.0006, 1)] * 20
+    for number, start in enumerate((0.0, 4.273, 8.546)):
+        store.add_episode(timed(number, start, *turns))
+    store.close()
+    see(page, address(served, "/run/close/timeline"))
+    assert "3 episodes \u00b7 at most 1 at a time" in page.text()
+
+
 def test_copies_have_the_timeline(
     page: Page, catalog: Catalog, registry: Registry, timed_run: Path, tmp_path: Path
 ) -> None:

@@ -189,6 +189,7 @@ def _columns(timed: Sequence[Timed], began: float, fine: float) -> dict[str, lis
         "evaluation": [each.evaluation for each in timed],
         "reward": [each.reward for each in timed],
         "start": [_ms(each.start - began) for each in timed],
+        "end": [_ms(each.end - began) for each in timed],
         **{
             name: [_ms(getattr(each, name)) for each in timed]
             for name in ("before", "rest", "grading", "after")

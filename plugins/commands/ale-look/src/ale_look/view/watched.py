@@ -10,9 +10,10 @@ import msgspec
 from ale.errors import InputError
 from ale.files import open_file
 from ale.runs import Registry, RunReader
-from ale.types import CreditedEpisode, Episode
+from ale.text import visible
+from ale.types import CreditedEpisode, Episode, Turn
 from ale.values import NAME
-from ale_look.inspect.fitting import fitted
+from ale_look.inspect.fitting import fitted, has_whole_trace
 from ale_look.inspect.kinds import names_of
 from ale_look.inspect.report.gathering import Facts, Head
 from ale_look.inspect.report.ratios import log_ratios
@@ -162,6 +163,7 @@ class Watched:
                 else {
                     "prompt": len(trace.prompt_ids),
                     "ids": trace.output_ids[:n],
+                    "texts": _texts(turn, n),
                     "logprobs": trace.logprobs[:n],
                     "versions": trace.policy_versions[:n],
                     "ratios": ratios[number] if number < len(ratios) else None,
@@ -194,6 +196,16 @@ class Watched:
         if episode.reward is None or episode.split != "train" or step is None:
             raise InputError.of("nothing learns from this episode, so it has no credit")
         return msgspec.json.encode(credit_under(run, episode, step, schemes, registry))
+
+
+def _texts(turn: Turn, n: int) -> list[str] | None:
+    """What each of a turn's first tokens is of the answer's text; None where that isn't stored."""
+    trace = turn.completion.tokens
+    if trace is None or trace.text_offsets is None or not has_whole_trace(turn):
+        return None
+    content, starts = turn.completion.message.content, trace.text_offsets
+    ends = [*starts[1:], len(content)]
+    return [visible(content[a:b]) for a, b in zip(starts[:n], ends, strict=False)]
 
 
 def _values_stamp(path: Path) -> int | None:

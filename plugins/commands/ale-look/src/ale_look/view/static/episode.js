@@ -68,13 +68,15 @@ const Schemes = ({ about, names, error, columns, refused = [] }) => {
 const ofToken = (values, i, text, colour) => (Number.isFinite(values?.[i]) ? html`<td class="num" style=${{ backgroundColor: colour ? colour(values[i]) : "" }}>${text(values[i])}</td>` : html`<td class="num">-</td>`);
 
 // A token, coloured as its text would be; the trainer's ratio and entropy where they were stored.
-const ids = (turn) => turn.ids.map((id, i) => html`<tr><td class="num">${i}</td><td class="num">${id}</td>
+const ids = (turn) => turn.ids.map((id, i) => html`<tr><td class="num">${i}</td>${turn.texts && html`<td class="piece"><span>${turn.texts[i].replaceAll("\n", "\u21b5")}</span></td>`}<td class="num">${id}</td>
   ${ofToken(turn.logprobs, i, (value) => Math.exp(value).toPrecision(4), (value) => shade(-1, -value / 5, 0.55))}${ofToken(turn.logprobs, i, (value) => plain(value, 4))}
   ${ofToken(turn.ratios, i, (value) => Math.exp(value).toPrecision(4), (value) => shade(value, Math.abs(value), 0.6))}${ofToken(turn.entropies, i, (value) => plain(value, 4), (value) => shade(-1, value / 3, 0.55))}<td class="num">${turn.versions[i] ?? "-"}</td></tr>`);
 const Tokens = ({ run, offset }) => {
   const { data: turns, error } = useAnswer(runPath(run, `/tokens/${offset}`), [run, offset]);
   if (!turns) return html`<${Problem} error=${error} />`;
-  return turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", "id", "probability", "log-probability", "ratio", "entropy", "policy"].map((name) => html`<th class="num">${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
+  return turns.map((turn, i) => html`<h4>turn ${i}${turn ? `: ${counted(turn.prompt, "token")} of the prompt` : ": no tokens"}</h4>${turn && html`<div class="scroll short"><table><thead><tr>${["", ...(turn.texts ? ["text"] : []), "id", "probability", "log-probability", "ratio", "entropy", "policy"].map((name) => html`<th class=${name === "text" ? "" : "num"}>${name}</th>`)}</tr></thead><tbody>${ids(turn)}</tbody></table></div>
+    ${!turn.texts && html`<p class="note">Which text each token is was not recorded: the server of the model did not say the bytes of its tokens, or made another text of them.</p>`}
+    ${turn.texts?.includes("") && html`<p class="note">Tokens without a text are of the reasoning, of a call, or the first of several for one character: only where each begins in the answer's own text is recorded.</p>`}
     ${turn.left_out > 0 && html`<p class="note">${counted(turn.left_out, "more token")}</p>`}`}`);
 };
 

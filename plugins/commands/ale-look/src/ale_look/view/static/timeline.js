@@ -10,12 +10,16 @@ import { Fold, Problem, Reward, When, useAnswer } from "./bits.js";
 const HEAD = 42;
 const KINDS = [["model", "the model answers"], ["tools", "tools run in the sandbox"], ["rest", "the agent itself"], ["grading", "graded"], ["before", "the sandbox starts or ends"]];
 
-// Each episode in the first row that is free when it starts; they come in the order of their starts.
+// When an episode starts is stored in whole milliseconds, cut off: one that ends within so many after another's start has ended before.
+const SLACK_MS = 2;
+
+// Each episode in the first row that is free when it starts; they come in the order of their starts, so there are as many rows as
+// episodes at a time.
 export const packed = (starts, ends) => {
   const until = [];
   return starts.map((start, i) => {
     let row = 0;
-    while (row < until.length && until[row] > start) row += 1;
+    while (row < until.length && until[row] > start + SLACK_MS) row += 1;
     until[row] = ends[i];
     return row;
   });
@@ -26,7 +30,7 @@ const sum = (numbers, first, by) => { let made = 0; for (let i = first; i < numb
 const laidOut = (data) => {
   const { columns } = data;
   const n = columns.start.length;
-  const ends = columns.start.map((start, i) => start + columns.before[i] + sum(columns.turns[i], 0, 1) + columns.rest[i] + columns.grading[i] + columns.after[i]);
+  const ends = columns.end;
   const row = packed(columns.start, ends);
   const rows = [];
   for (let i = 0; i < n; i += 1) (rows[row[i]] ||= []).push(i);
