@@ -199,7 +199,7 @@ class Watched:
 
 
 def _texts(turn: Turn, n: int) -> list[str] | None:
-    """What each of a turn's first tokens is of the answer's text; None where that isn't stored."""
+    """The text of each of a turn's first tokens; None where it is not stored."""
     trace = turn.completion.tokens
     if trace is None or trace.text_offsets is None or not has_whole_trace(turn):
         return None
