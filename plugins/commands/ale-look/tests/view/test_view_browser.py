@@ -468,11 +468,16 @@ def test_a_page_whose_first_request_fails_asks_again(
     page.errors = [each for each in page.errors if "503" not in each]
 
 
-def test_escape_closes_the_list_of_keys(page: Page, served: str) -> None:
+def test_the_list_of_keys_is_within_a_narrow_page_and_escape_closes_it(
+    page: Page, served: str
+) -> None:
+    page.resize(400)
     page.open(address(served))
     page.until("document.querySelector('#runs')")
     page.press("?")
     page.until("document.querySelector('[role=dialog]')")
+    cells = "[...document.querySelectorAll('[role=dialog] td')]"
+    assert page.value(f"{cells}.every((e) => e.getBoundingClientRect().right <= innerWidth)")
     page.press("Escape")
     page.until("!document.querySelector('[role=dialog]')")
 
