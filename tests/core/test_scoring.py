@@ -105,7 +105,13 @@ def config(workplace: Any, names: Sequence[str], n: int = 2, **run: Any) -> Any:
         "agent": {"type": "bench"},
         "credit": {"type": "seen"},
         "scorers": [{"type": name} for name in names],
-        "run": {"directory": str(workplace.directory), "deterministic": True, **run},
+        # One at a time: so the order in which episodes are stored is known.
+        "run": {
+            "directory": str(workplace.directory),
+            "deterministic": True,
+            "concurrency": 1,
+            **run,
+        },
     }
     if not names:
         del plain["scorers"]
