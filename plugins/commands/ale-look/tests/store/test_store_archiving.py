@@ -112,8 +112,9 @@ def test_a_note_is_in_the_archive_or_refused(run: Path, monkeypatch: pytest.Monk
 
     add_note(run, NOTE)
     monkeypatch.setattr(archiving, "remove", removed)
-    again = restore(archive(run, run.parent), run.parent)
-    writer.join()
+    archived = archive(run, run.parent)
+    writer.join()  # before there is a run of this name again
+    again = restore(archived, run.parent)
     assert ([*RunReader(again).notes], len(refused)) == ([NOTE], 1)
 
 
