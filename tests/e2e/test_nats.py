@@ -132,9 +132,14 @@ def test_auto_measures_what_workers_finish_with_each_number(
         group.stop()
     assert (changes[0]["before"], changes[0]["limit"]) == (8, 16)
     assert "times the throughput of 8 with 16" in changes[1]["why"]
-    better = float(changes[1]["why"].split()[0]) >= 1.3
-    assert changes[1]["proved"] == (16 if better else 8)
-    assert changes[1]["limit"] == (32 if better else 12)
+    gain = float(changes[1]["why"].split()[0])  # rounded
+    proved = changes[1]["proved"], changes[1]["limit"]
+    assert proved in {_after(gain - 0.005), _after(gain + 0.005)}, gain
+
+
+def _after(gain: float) -> tuple[int, int]:
+    """The number that has proved itself and the next one, if 16 gave `gain` times what 8 did."""
+    return (16, 32) if gain >= 1.3 else (16, 16) if gain >= 1.1 else (8, 12)
 
 
 def test_auto_hears_of_requests_that_were_refused_to_workers(

@@ -22,7 +22,8 @@ from ale.testing.sandbox.probes import (
 from ale.types import SandboxSpec
 
 # What a command may do and use: its user, capabilities, limits, variables and network. Some
-# backends mark commands by their limit on the resident set, which limits nothing.
+# backends mark commands by their limit on the resident set, which limits nothing. Interfaces of a
+# machine's other containers come and go.
 _STANDING = """
 id
 grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status
@@ -30,7 +31,7 @@ grep -v 'resident set' /proc/self/limits
 cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null
 cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null
 cat /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null
-cut -d: -f1 /proc/net/dev
+cut -d: -f1 /proc/net/dev | grep -vE '^ *(veth|br-)'
 env | grep -E '^(KIT_VALUE|PATH|LANG|USER)=' | sort
 test -w /; echo root is writable: $?
 """
