@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from ale._cli.common import RUN
 from ale._cli.main import cli, main
 from ale._cli.run import _evaluations
+from ale._config.load import keys_near
 from ale._registry import Registry
 from ale._store.index import Index, StoredEpisode
 from ale.errors import LLMError
@@ -172,8 +173,11 @@ def test_an_unknown_option_near_a_key_of_the_config_is_shown_as_set_takes_it(
     assert f"no such option {typed}; write {written}" in refused.output
 
 
-def test_an_option_of_the_command_comes_before_a_key_that_is_as_near(ale: Ale) -> None:
-    assert "Did you mean '--set'?" in ale("run", "c.yaml", "--st", "a=b").output
+def test_an_option_of_the_command_comes_before_a_key_that_is_as_near(
+    registry: Registry,
+) -> None:
+    assert keys_near("--sed", ["--set"], registry) == ["run.seed"]
+    assert keys_near("--sed", ["--saed"], registry) == []
 
 
 @pytest.mark.parametrize("typed", ["--resum", "--dryrun", "--replays", "--quux", "--concurency"])

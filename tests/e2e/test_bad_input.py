@@ -1,5 +1,6 @@
 """Bad input: all problems are reported at once, and nothing is started."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -246,6 +247,7 @@ def test_a_damaged_line_is_left_out_of_what_is_shown(workshop: Any, shell: Any) 
     for file in ("episodes.jsonl", "events.jsonl"):
         path = workshop.run / file
         path.write_bytes(b"\xff\n" + path.read_bytes().partition(b"\n")[2])
+    lines = (workshop.run / "episodes.jsonl").read_bytes().splitlines()
     shown = workshop.ale("show", str(workshop.run))
     assert shown.code == 1, shown.text
     assert "success      1 of 1" in shown.out
@@ -253,6 +255,10 @@ def test_a_damaged_line_is_left_out_of_what_is_shown(workshop: Any, shell: Any) 
     assert shown.err.count("left out: ") == 2
     for file in ("episodes.jsonl", "events.jsonl"):
         assert f"{file}:1: " in shown.err
+    (left,) = [each["id"] for each in map(json.loads, lines[1:])]
+    for wanted, code in ((left, 1), ("0-none-0", 2)):
+        one = workshop.ale("show", str(workshop.run), wanted)
+        assert (one.code, "episodes.jsonl:1: " in one.err) == (code, True), one.text
 
 
 LATE = """\

@@ -310,7 +310,7 @@ def steer(
             with asked.makefile("rb") as answers:
                 said = json.loads(answers.readline())
     except (FileNotFoundError, ConnectionError, json.JSONDecodeError) as error:
-        why = "it has just begun, or is about to end"
+        why = "it has just begun, or is about to end, or could not listen, as it said at its start"
         raise StoreError(f"{folder}: the run takes no request now: {why}") from error
     except (OSError, ValueError) as error:
         raise StoreError(f"{folder}: the process of the run can't be asked: {error}") from error

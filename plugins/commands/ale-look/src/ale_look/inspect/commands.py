@@ -12,7 +12,7 @@ import click
 from ale.commands import COMPONENT, PATH, run_argument
 
 if TYPE_CHECKING:
-    from ale.runs import Registry
+    from ale.runs import Registry, RunReader
 
 
 class _Show(click.Group):
@@ -67,22 +67,31 @@ def run_or_episode(run: Path, episode: str | None, full: bool, every: bool) -> N
       ale show runs/20260101-120000-3f2a-quickstart 0-basics-ls-0
     """
     from ale.runs import RunReader
-    from ale_look.inspect.overview import find_episode, overview, regraded_line, which_of
-    from ale_look.inspect.transcript import transcript
+    from ale_look.inspect.overview import overview
 
     if every and episode is not None:
         raise click.UsageError("--all lists the tasks of a run: give no EPISODE")
     damage: dict[str, None] = {}
     reader = RunReader(run, lambda error: damage.setdefault(str(error)))
-    if episode is None:
-        click.echo(overview(reader, every_task=every))
-        if damage:
-            click.echo("".join(f"\nleft out: {each}" for each in damage), err=True)
-            click.get_current_context().exit(1)
-        return
-    found, others = find_episode(reader, episode)
+    try:
+        if episode is None:
+            click.echo(overview(reader, every_task=every))
+        else:
+            _show_episode(reader, episode, full=full)
+    finally:
+        for each in damage:
+            click.echo(f"\nleft out: {each}", err=True)
+    if damage:
+        click.get_current_context().exit(1)
+
+
+def _show_episode(reader: "RunReader", wanted: str, *, full: bool) -> None:
+    from ale_look.inspect.overview import find_episode, regraded_line, which_of
+    from ale_look.inspect.transcript import transcript
+
+    found, others = find_episode(reader, wanted)
     if others:
-        click.echo(which_of(found, others, episode, run))
+        click.echo(which_of(found, others, wanted, reader.path))
     credited = next((row for row in reader.credits() if row.episode_id == found.id), None)
     newer = regraded_line(reader, found.id)
     scored = reader.scores_of(found)
