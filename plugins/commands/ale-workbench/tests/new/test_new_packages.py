@@ -1,12 +1,14 @@
 """What is written for each kind: quickly as modules, then for real in a fresh environment."""
 
 import ast
+import asyncio
 import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from ale import protocols
 from ale.plugin import BuildContext
+from ale.types import SandboxSpec
 from ale_workbench.new.about import About
 from ale_workbench.new.kinds import COMMAND, KINDS, Kind
 from ale_workbench.new.names import names
@@ -90,6 +93,48 @@ def test_its_component_is_registered_and_built(
     assert component.name.replace("_", "-") == "third-party"
     assert isinstance(product, protocol)
     assert [f.name for f in component.options.__attrs_attrs__ if "doc" not in f.metadata] == []
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The modules of a generated sandbox, importable."""
+    chosen = names("ale-sandbox-third-party", KINDS["sandbox"])
+    write(tmp_path / "package", render(KINDS["sandbox"], chosen, About()))
+    monkeypatch.syspath_prepend(tmp_path / "package/src")
+    return tmp_path
+
+
+async def test_a_shell_that_has_just_started_ends_with_its_sandbox(
+    sandbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux shows it without its environment, by which processes are found, for a moment."""
+    module = importlib.import_module("ale_sandbox_third_party.sandbox")
+    processes = importlib.import_module("ale_sandbox_third_party.processes")
+    monkeypatch.setattr(processes, "_marked", lambda mark: set())
+    async with module.ThirdPartyBackend(sandbox / "sandboxes", tags={}).open(SandboxSpec()) as box:
+        session = await box.session()
+        closing = asyncio.ensure_future(box.close())
+        await asyncio.wait([closing], timeout=5)
+        in_time = closing.done()
+        if not in_time:  # else the test would hang in place of failing
+            session._process.kill()
+        assert in_time
+        assert session.closed
+
+
+@pytest.mark.parametrize(("started", "found"), [(True, b"\0A=1\0"), (False, b"\0")])
+def test_the_environment_of_a_program_that_is_starting_is_read_again(
+    sandbox: Path, started: bool, found: bytes
+) -> None:
+    processes = importlib.import_module("ale_sandbox_third_party.processes")
+    entry = sandbox / "1"
+    entry.mkdir()
+    (entry / "environ").write_bytes(b"")
+    (entry / "exe").symlink_to("/bin/sh")
+    later = threading.Timer(0.003, (entry / "environ").write_bytes, [b"A=1\0" if started else b""])
+    later.start()
+    assert processes._environ(entry) == found
+    later.join()
 
 
 @pytest.fixture(scope="module")
