@@ -7,6 +7,7 @@ makes an environment with nox in it first. Without a name, what has to pass befo
 import os
 import pwd
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -89,6 +90,8 @@ QUIET = {
     "OMP_NUM_THREADS": "1",
     "HF_HUB_OFFLINE": "1",
     "WANDB_MODE": "offline",
+    # For the tests of a session (see `temporary`); programs that they start would have it too.
+    "PYTEST_ADDOPTS": None,
 }
 TIMEOUT = "pytest-timeout>=2.4"
 # A test that hangs fails alone. The slowest takes two minutes on a quiet machine. This is no
@@ -108,7 +111,8 @@ def temporary(session: nox.Session) -> Iterator[list[str]]:
     folder = tempfile.mkdtemp(prefix="ale-")
     try:
         noted = session.cache_dir.parent.resolve() / "failed" / session.name
-        yield [f"--basetemp={folder}/t", "-o", f"cache_dir={noted}"]
+        given = shlex.split(os.environ.get("PYTEST_ADDOPTS", ""))
+        yield [f"--basetemp={folder}/t", "-o", f"cache_dir={noted}", *given]
     finally:
         subprocess.run(["rm", "-rf", folder], check=False)
 
