@@ -4,8 +4,10 @@ import contextlib
 import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import docker
 from docker.auth import get_config_header, resolve_repository_name
@@ -25,7 +27,7 @@ _POLL_S = 0.05
 _ENDS_S = 2.0
 """A container that takes longer to end by itself is killed."""
 _APART = "ale-apart"
-"""Name and label of the network of sandboxes."""
+"""Label of the network of sandboxes, and what its name begins with."""
 _BUILDKIT = re.compile(
     r"^\s*(?:RUN\s+--(?:mount|network|security)=|(?:COPY|ADD)\s+(?:--\S+\s+)*--(?:chmod=|link|parents"
     r"|exclude=)|(?:RUN|COPY|ADD)\s(?:[^\n#]*\s)?<<-?[\"']?[A-Za-z_])",
@@ -258,12 +260,12 @@ class DockerEngine(Engine):
         body = {"Container": container}
         if on and "none" in found:
             self._ask("POST", "/networks/none/disconnect", json=body)
-        network = self._network()
-        inside = network in (one["NetworkID"] for one in found.values())
+        ours = {one["Id"] for one in self._networks()}
+        inside = [id for one in found.values() if (id := one["NetworkID"]) in ours]
         if on and not inside:
-            self._ask("POST", f"/networks/{network}/connect", json=body)
-        elif not on and inside:
-            self._ask("POST", f"/networks/{network}/disconnect", json={**body, "Force": True})
+            self._ask("POST", f"/networks/{self._network()}/connect", json=body)
+        for id in () if on else inside:
+            self._ask("POST", f"/networks/{id}/disconnect", json={**body, "Force": True})
 
     def _network(self) -> str:
         """Id of the one network of all sandboxes, in which no container reaches another.
@@ -271,19 +273,34 @@ class DockerEngine(Engine):
         It is made where it is missing, and stays. A network for each would soon use up the
         addresses that the engine has for them.
         """
-        found = self._labelled("/networks", _APART)
-        if not found:
+        usable = self._usable()
+        if usable is None:
             about = {
-                "Name": _APART,
+                "Name": f"{_APART}-{uuid4().hex[:12]}",
                 "CheckDuplicate": True,
                 "Driver": "bridge",
                 "Options": {"com.docker.network.bridge.enable_icc": "false"},
                 "Labels": {_APART: ""},
             }
-            self._ask("POST", "/networks/create", 409, json=about)
-            found = self._labelled("/networks", _APART)
-        # Two that were made at once may both be there; every process takes the same.
-        return str(min(found, key=lambda one: (one["Created"], one["Id"]))["Id"])
+            made = str(self._ask("POST", "/networks/create", json=about).json()["Id"])
+            usable = self._usable() or made
+        return usable
+
+    def _usable(self) -> str | None:
+        """Id of the first network of sandboxes.
+
+        Two that were made at once are both there, and every process takes the same. If two have
+        one name, the engine starts no container in either, even by its id.
+        """
+        found = self._networks()
+        named = Counter(one["Name"] for one in found)
+        usable = (one for one in found if named[one["Name"]] == 1)
+        first = min(usable, key=lambda one: (one["Created"], one["Id"]), default=None)
+        return None if first is None else str(first["Id"])
+
+    def _networks(self) -> Sequence[Mapping[str, Any]]:
+        found: Sequence[Mapping[str, Any]] = self._labelled("/networks", _APART) or ()
+        return found
 
 
 def _security(plan: Plan) -> list[str]:
