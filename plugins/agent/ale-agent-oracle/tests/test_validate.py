@@ -19,7 +19,17 @@ from ale.plugin import BuildContext
 from ale.protocols import TaskSource
 from ale.runs import Redactor, Registry, RunReader, fingerprint
 from ale.testing.tasks import TaskSourceContract
-from ale.types import CriterionSpec, Environment, Episode, Score, Stop, Task, Trajectory, replace
+from ale.types import (
+    CriterionSpec,
+    Environment,
+    Episode,
+    Failure,
+    Score,
+    Stop,
+    Task,
+    Trajectory,
+    replace,
+)
 from ale_agent_oracle.attack import NOT_TRIED
 from ale_agent_oracle.options import AttackName
 from ale_agent_oracle.validate.badge import (
@@ -735,3 +745,48 @@ def test_no_phase_without_a_network_where_no_task_has_one(
         "solution",
         "nothing",
     }
+
+
+def broke(stage: Any, kind: str = "SandboxError") -> Episode:
+    failure = Failure(stage=stage, kind=kind, message="it is gone")
+    return Episode(id="0-a-0", task_id="a", reward=None, failure=failure)
+
+
+def test_what_breaks_without_an_agent_is_not_said_of_agents_or_of_networks(tmp_path: Path) -> None:
+    environment = Environment(build=str(tmp_path))
+    task = Task(id="a", goal="Build.", environment=environment, solution=("true",))
+    sound = Episode(id="0-a-0", task_id="a", reward=0.0)
+
+    def notes(**episodes: Episode) -> str:
+        runs = {name.replace("_", "-"): each for name, each in episodes.items()}
+        folder = tmp_path / str(len([*tmp_path.iterdir()]))
+        (found,) = findings(
+            [task], {name: stored(folder / name, task, each) for name, each in runs.items()}
+        )
+        return "; ".join(found.notes)
+
+    unbuilt, unmarked = broke("sandbox"), broke("grading")
+    assert "an agent can break its episode: tools" in notes(nothing=sound, tools=unmarked)
+    assert "can break" not in notes(nothing=unmarked, tools=unmarked)
+    assert "without a network: it is gone" in notes(nothing=sound, offline_build=unbuilt)
+    assert "without a network" not in notes(nothing=unbuilt, offline_build=unbuilt)
+    assert "without a network" not in notes(nothing=sound, offline_build=unmarked)
+
+
+def test_an_empty_goal_speaks_against_a_task() -> None:
+    task = Task(id="a", goal=" \n", solution=("true",))
+    (found,) = findings([task], {})
+    assert "its goal is empty" in found.problems
+
+
+def test_a_config_that_takes_validated_tasks_has_them_validated(
+    tasks: Callable[..., Path], call: Callable[..., Result], tmp_path: Path
+) -> None:
+    folder, config = tasks({"sound": SOUND}), tmp_path / "train.yaml"
+    config.write_text(
+        f"tasks: {{type: validated, badge: b.json, tasks: {{type: tbp, path: {folder}}}}}\n"
+        "sandbox: {type: local}\n"
+    )
+    done = call(config, "--no-attacks", "-k", "1", "--badge", "b.json")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "b.json").exists()

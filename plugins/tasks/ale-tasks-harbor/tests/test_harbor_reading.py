@@ -528,3 +528,12 @@ def test_limits_are_multiplied_and_sizes_replaced(write: Write, source: Source) 
     for task in (one, bench):
         assert task.environment is not None
         assert (task.environment.cpus, task.environment.memory_mb) == (3, 512)
+
+
+def test_a_folder_that_is_excluded_is_not_said_to_be_left_out(write: Write, source: Source) -> None:
+    write("one", HARBOR)
+    write("torn", _toml("[agent"))
+    for chosen in ({"exclude": ("torn",)}, {"include": ("one",)}):
+        made = source(invalid="error", **chosen)
+        assert [task.id for task in made.load()] == ["one"]
+        assert made.refused == []

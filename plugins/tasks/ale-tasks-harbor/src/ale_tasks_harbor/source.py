@@ -13,7 +13,7 @@ from ale_tasks_harbor import harbor, terminal_bench
 from ale_tasks_harbor.folder import Folder
 from ale_tasks_harbor.options import KEPT_PROCESSES, HarborOptions
 from ale_tasks_harbor.solution import WITHOUT
-from ale_tasks_harbor.values import MISSPELT
+from ale_tasks_harbor.values import MISSPELT, task_id
 from ale_tasks_harbor.variables import HostVariables, resolved
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class HarborSource:
         self._taken: dict[str, list[str]] = {}
         """Names of the host's variables that tasks read, by id."""
         self.refused: list[Problem] = []
-        """Why folders were left out in the last `load`."""
+        """Why folders that `include` and `exclude` leave were left out in the last `load`."""
 
     def load(self) -> Iterator[Task]:
         """The chosen tasks, in the order of their paths.
@@ -103,23 +103,24 @@ class HarborSource:
         found = False
         for folder, file in task_folders(Folder(path)):
             found = True
+            named = self._is_named(task_id(folder.name))
             try:
                 self._environ.taken.clear()
                 read = _READERS[file](folder, self._environ, self._key)
                 task = self._with_processes(self._with_limits(read))
                 taken = self._taken_by(task, folder.at(file))
             except InputError as error:
-                self.refused += error.problems
+                self.refused += error.problems if named else ()
                 continue
             except OSError as error:
-                self.refused.append(
-                    Problem(message=f"can't be read: {error}", file=folder.at(file))
-                )
+                refused = Problem(message=f"can't be read: {error}", file=folder.at(file))
+                self.refused += [refused] if named else ()
                 continue
             first = seen.setdefault(task.id, task.origin)
             if first != task.origin:
                 message = f"'{task.id}' is already the id of the task in {first}"
-                self.refused.append(Problem(message=message, file=task.origin))
+                refused = Problem(message=message, file=task.origin)
+                self.refused += [refused] if named else ()
             else:
                 self._taken[task.id] = taken
                 yield task
@@ -163,11 +164,16 @@ class HarborSource:
         steps = tuple(_kept(step, chosen) for step in task.steps)
         return replace(_kept(task, chosen), steps=steps)
 
+    def _is_named(self, id: str) -> bool:
+        """Do `include` and `exclude` leave a task with this id?"""
+        options = self._options
+        included = not options.include or _matches(id, options.include)
+        return included and not _matches(id, options.exclude)
+
     def _is_chosen(self, task: Task) -> bool:
         options = self._options
         return (
-            (not options.include or _matches(task.id, options.include))
-            and not _matches(task.id, options.exclude)
+            self._is_named(task.id)
             and (not options.tags or any(tag in options.tags for tag in task.tags))
             and (not options.difficulty or task.metadata["difficulty"] in options.difficulty)
         )

@@ -139,8 +139,7 @@ class ValidatedTasks:
             raise InputError.of(
                 f"not validated: {', '.join(refused[:_SHOWN])}{more}",
                 path="tasks.badge",
-                hint=f"ale validate CONFIG --badge {self._badge}; tasks that attacks alone speak "
-                "against are let in by `accept: [ATTACK, ...]`",
+                hint=self._hint([why for _, why in reasons if why]),
             )
         for task in tasks:
             seen = {
@@ -149,6 +148,12 @@ class ValidatedTasks:
             }
             steps = tuple(replace(step, **seen) for step in task.steps)
             yield replace(task, **seen, steps=steps)
+
+    def _hint(self, reasons: Sequence[str]) -> str:
+        hint = f"ale validate CONFIG --badge {self._badge}"
+        if any(why.startswith("passed by ") for why in reasons):
+            hint += "; tasks that attacks alone speak against are let in by `accept: [ATTACK, ...]`"
+        return hint
 
     def _known(self) -> Mapping[str, Any]:
         expected = "what `ale validate --badge FILE` writes"

@@ -100,8 +100,8 @@ def validate(
 
     In real sandboxes, the reference solution must get 1 and doing nothing 0, every time; neither
     may the tests be passed by stock attacks, nor solution and tests be read. Exit status 1 if a
-    task is not valid. Each agent's episodes are a run of its own; the same command continues them,
-    and tries again what broke.
+    task is not valid, or can't be read. Each agent's episodes are a run of its own; the same
+    command continues them, and tries again what broke.
 
     \b
     Examples:
@@ -110,6 +110,7 @@ def validate(
     """
     from functools import partial
 
+    from ale.text import counted
     from ale_agent_oracle.validate import findings, phases, tables
     from ale_agent_oracle.validate.badge import check_writable, write_badge
 
@@ -128,19 +129,24 @@ def validate(
         concurrency=concurrency,
         overrides=overrides,
     )
-    validation = phases.plan(wanted, registry, tell)
-    others = phases.goals(against, registry) if against else None
-    folder = out or Path("runs") / f"validate-{target.absolute().stem}-{validation.digest[:8]}"
-    started()
-    runs = phases.carry_out(validation, folder, tell)
+    with phases.said_once():
+        validation = phases.plan(wanted, registry, tell)
+        others = phases.goals(against, registry) if against else None
+        folder = out or Path("runs") / f"validate-{target.absolute().stem}-{validation.digest[:8]}"
+        started()
+        runs = phases.carry_out(validation, folder, tell)
     if runs is None:
         tell("interrupted; the same command continues")
         ctx.exit(INTERRUPTED)
     found = findings.findings(validation.tasks, runs, band=band, against=others)
+    left_out = validation.left_out
     if as_json:
-        click.echo(tables.findings_json(found, validation.sandbox))
+        click.echo(tables.findings_json(found, validation.sandbox, left_out))
     else:
         click.echo(tables.findings_text(found, attacks=not no_attacks))
+        if left_out:
+            click.echo(f"{counted(len(left_out), 'problem')} of tasks that are left out:")
+            click.echo("\n".join(left_out))
         click.echo(f"stored in {folder}")
     if badge is not None:
         valid = {each.task: each.valid for each in found}
@@ -149,4 +155,4 @@ def validate(
         about = (validation.tasks, validation.sandbox, untried)
         passed_by = {each.task: each.passed_by for each in found if each.passed_by}
         write_badge(badge, valid, *about, solutions, passed_by)
-    ctx.exit(0 if all(each.valid for each in found) else INVALID)
+    ctx.exit(0 if all(each.valid for each in found) and not left_out else INVALID)

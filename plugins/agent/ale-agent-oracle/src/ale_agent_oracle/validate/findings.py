@@ -167,6 +167,8 @@ def _missed(episode: Episode) -> bool:
 
 
 def _problems(seen: _Seen) -> Iterator[str]:
+    if not all(part.goal.strip() for part in seen.task.steps or (seen.task,)):
+        yield "its goal is empty"
     yield from _unsolved(seen)
     rewards = seen.rewards(NOTHING)
     given = [each for each in rewards if each]
@@ -207,6 +209,10 @@ def _broken(seen: _Seen, phase: str) -> Iterator[str]:
     if failures and not (phase == SOLUTION and without):
         first = failures[0]
         yield f"{phase} broke while {first.stage}: {shorten(first.message, 100)}"
+
+
+def _breaks(seen: _Seen, phase: str) -> bool:
+    return any(each.broken for each in seen.episodes.get(phase, ()))
 
 
 def _readable(seen: _Seen) -> Iterator[str]:
@@ -280,7 +286,7 @@ def _notes(seen: _Seen, missed: Sequence[str]) -> Iterator[str]:
     if contested := [name for name in ATTACKS if _contested(seen, name)]:
         yield f"contested, so 0 in training and 1 elsewhere: {', '.join(contested)}"
     damaged = [name for name in ATTACKS for e in seen.episodes.get(name, ())[-1:] if e.broken]
-    if damaged:
+    if damaged and not _breaks(seen, NOTHING):
         yield f"an agent can break its episode: {', '.join(damaged)}"
 
 
@@ -299,7 +305,10 @@ def _offline(seen: _Seen) -> Iterator[str]:
     """A build that fails without a network, though no line of it says that it fetches."""
     build = seen.task.environment.build
     failures = [e.failure for e in seen.episodes.get(OFFLINE, ()) if e.failure is not None]
-    failures = [each for each in failures if each.kind != "UnsupportedError"]  # it was not tried
+    # Else it was not tried, or it was built, and then broke.
+    failures = [f for f in failures if f.kind != "UnsupportedError" and f.stage == "sandbox"]
+    if _breaks(seen, NOTHING):
+        return  # with a network, too
     if build is not None and failures and not [*_fetching(Path(build))]:
         yield f"its image can't be built without a network: {shorten(failures[0].message, 200)}"
 

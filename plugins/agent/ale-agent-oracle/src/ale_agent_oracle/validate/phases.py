@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property
@@ -91,6 +92,8 @@ class Validation:
     """The config with where each value is from, for messages."""
     tasks: Sequence[Task]
     phases: Sequence[Phase]
+    left_out: Sequence[str] = ()
+    """Problems with tasks that the source could not read."""
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
@@ -137,7 +140,7 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
     sections.setdefault("sandbox", from_plain({"type": "auto"}))
     if wanted.attempts == 0:
         sections["agent"] = from_plain({"type": "oracle"})
-    tree = apply_overrides(Node(sections, tree.file, tree.line), wanted.overrides)
+    tree = _unguarded(apply_overrides(Node(sections, tree.file, tree.line), wanted.overrides))
     config = written_config(tree, registry)
     with _placed(tree, "tasks"):
         _, source = build_choice(from_plain(config["tasks"]), "tasks", registry, BuildContext())
@@ -156,7 +159,40 @@ def plan(wanted: Wanted, registry: Registry, note: Callable[[str], None]) -> Val
         phases.append(Phase(name=OFFLINE, agent=nothing, rollouts=1, sandbox={"build": "offline"}))
     if wanted.attempts:  # first: a server that is not there ends the validation at once
         phases.insert(0, Phase(name=MODEL, agent=agent, rollouts=wanted.attempts, llm=llm))
-    return Validation(config=config, tree=tree, tasks=tasks, phases=phases)
+    # Of a source that warns of tasks that it can't read, as that of task folders does.
+    left_out = [str(problem) for problem in getattr(source, "refused", ())]
+    return Validation(config=config, tree=tree, tasks=tasks, phases=phases, left_out=left_out)
+
+
+def _unguarded(tree: Node) -> Node:
+    """The config, with the tasks that its source `validated` guards in the place of that."""
+    tasks = tree.get("tasks")
+    kind = None if tasks is None else tasks.get("type")
+    inner = None if tasks is None else tasks.get("tasks")
+    if kind is None or inner is None or str(kind.value).rpartition("/")[2] != "validated":
+        return tree
+    return evolve(tree, value={**(tree.mapping or {}), "tasks": inner})
+
+
+@contextmanager
+def said_once() -> Iterator[None]:
+    """Show each warning once inside the block: the same tasks are loaded for every run."""
+    said: set[str] = set()
+
+    def new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        is_new = text not in said
+        said.add(text)
+        return is_new
+
+    handlers = [*logging.getLogger().handlers]
+    for handler in handlers:
+        handler.addFilter(new)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(new)
 
 
 @contextmanager

@@ -69,8 +69,12 @@ def _filled(phrase: str) -> str:
     )
 
 
-def findings_json(found: Sequence[Finding], sandbox: str) -> str:
-    """Everything that was found."""
+def findings_json(found: Sequence[Finding], sandbox: str, left_out: Sequence[str]) -> str:
+    """Everything that was found.
+
+    Args:
+        left_out: problems with tasks that could not be read.
+    """
     tasks = {
         each.task: {
             "valid": each.valid,
@@ -85,7 +89,13 @@ def findings_json(found: Sequence[Finding], sandbox: str) -> str:
         }
         for each in found
     }
-    about = {"schema": 1, "sandbox": sandbox, "valid": all(e.valid for e in found), "tasks": tasks}
+    about = {
+        "schema": 1,
+        "sandbox": sandbox,
+        "valid": all(e.valid for e in found) and not left_out,
+        "left_out": left_out,
+        "tasks": tasks,
+    }
     return json.dumps(about, indent=2, ensure_ascii=False)
 
 
