@@ -1,5 +1,6 @@
 """The command line: output, exit codes and imports."""
 
+import asyncio
 import errno
 import gc
 import json
@@ -576,6 +577,28 @@ def test_to_resume_a_complete_run_does_not_make_it_longer(ale: Ale, tmp_path: Pa
         assert done.exit_code == 0, done.output
         assert ", of which" not in done.output
         assert seconds() == before
+
+
+def test_the_time_in_which_broken_episodes_are_sampled_again_counts(
+    ale: Ale, bench: Any, tmp_path: Path
+) -> None:
+    async def broken(_: AgentContext) -> Stop:
+        raise LLMError("down")
+
+    async def slow(_: AgentContext) -> Stop:
+        await asyncio.sleep(0.2)
+        return Stop(reason="finished")
+
+    manifest = tmp_path / "r/manifest.json"
+    bench.agent = broken
+    once = ("--no-checks", "--set", "run.retries=0")
+    assert ale("run", "c.yaml", "--directory", "r", *once).exit_code == 3
+    before = json.loads(manifest.read_text())["outcome"]["seconds"]
+    bench.agent = slow
+    done = ale("run", "--resume", "r", "--retry-broken")
+    assert done.exit_code == 0, done.output
+    assert ", of which" in done.output
+    assert json.loads(manifest.read_text())["outcome"]["seconds"] > before + 0.2
 
 
 def test_every_mistake_in_the_evaluation_is_reported(ale: Ale) -> None:

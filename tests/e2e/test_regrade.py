@@ -1,6 +1,7 @@
 """`ale regrade` in real sandboxes: newer tests and other criteria over kept states."""
 
 import json
+import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -141,6 +142,9 @@ def test_newer_tests_of_a_task_folder_run_in_the_kept_container(workshop: Any) -
     assert (found["old"], found["new"], found["state"]) == (0.0, 1.0, "kept")
     assert "agent's own sandbox" in found["scores"][0]["detail"]
     assert "a snapshot does not tell the agent's changes" in found["scores"][0]["detail"]
+    shutil.move(workshop.folder / "tasks", workshop.folder / "moved")
+    done = workshop.ale("regrade", str(run))
+    assert f"No such file or directory: '{workshop.folder / 'tasks'}'" in done.out, done.text
 
 
 @pytest.mark.parametrize("kind", ["bubblewrap", "docker"])
@@ -175,6 +179,7 @@ def test_without_kept_states_nothing_is_stored(workshop: Any) -> None:
     done = workshop.ale("regrade", str(workshop.run))
     assert done.code == 3, done.text
     assert "graded again  0 of 2 episodes" in done.out
+    assert done.err.count("not graded 0-") == 2, done.err
     assert "nothing was graded, so nothing is stored" in done.out
     assert "success" not in done.out
     assert not (workshop.run / "regraded").exists()

@@ -97,7 +97,7 @@ def command(
                 overrides=overrides,
                 reload=reload,
                 concurrency=concurrency,
-                progress=lambda each: click.echo(f"graded {_line(each)}", err=True),
+                progress=lambda each: click.echo(_progress(each), err=True),
             )
         )
         if as_json:
@@ -171,6 +171,10 @@ def _lines(made: "Regrading") -> Iterator[str]:
 
 def _passed(rewards: Iterable[float | None]) -> int:
     return sum(reward == 1 for reward in rewards)
+
+
+def _progress(each: "Regraded") -> str:
+    return f"{'graded' if each.problem is None else 'not graded'} {_line(each)}"
 
 
 def _line(each: "Regraded") -> str:

@@ -249,7 +249,7 @@ class _Regrader:
         try:
             found = await self._scores(episode, None if ref is None else str(ref))
         except Exception as error:  # of a criterion, as in a run
-            said = str(error) if isinstance(error, AleError) else repr(error)
+            said = str(error) if isinstance(error, AleError | OSError) else repr(error)
             return evolve(made, problem=said)
         judged = [self._judged(episode, score, n) for n, score in enumerate(found)]
         scores = tuple(

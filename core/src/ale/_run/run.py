@@ -52,7 +52,8 @@ class Run(Session):
 
     async def _execute(self) -> RunFinished:
         started = self.context.clock()
-        had, was_complete = len(self.store.index), self.store.was_complete
+        had = len(self.store.index)
+        was_complete = self.store.was_complete and not self.store.index.missing()
         if self.config.run.concurrency == "auto":
             self._limit("auto")
         self.record_event("run_resumed" if len(self.store.index) else "run_started")

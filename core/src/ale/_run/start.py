@@ -59,7 +59,7 @@ from ale._run.timeouts import CLEANUP_S, Supervisor
 from ale._run.watching import rule_problems
 from ale._store import Redactor, RunDirectory, RunReader
 from ale._store.codec import encode
-from ale.errors import InputError, Problem
+from ale.errors import AleError, InputError, Problem
 from ale.plugin import BuildContext
 from ale.protocols import (
     ComparesRollouts,
@@ -556,6 +556,8 @@ async def close_parts(
     async def close(part: str, closing: Coroutine[Any, Any, None]) -> None:
         try:
             await supervisor.run(closing, CLEANUP_S, f"closing the {part}")
+        except AleError as error:
+            report(f"the {part} could not be closed: {error}")
         except Exception:  # whatever a plugin raises: the others are to be closed too
             report(f"the {part} could not be closed:\n{traceback.format_exc()}")
 
