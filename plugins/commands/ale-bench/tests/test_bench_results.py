@@ -169,4 +169,17 @@ def test_passes_that_are_contested_are_said(run: Path, bench: Bench, registry: R
     with (inner / "episodes.jsonl").open("a") as file:
         file.write(json.dumps(passed) + "\n")
     assert "contested: 1 attempt passed" in bench(str(run)).output
+    assert f"verdict itself\n  {passed['id']}\n" in bench(str(run)).output
     assert read_results(run, registry).contested == (passed["id"],)
+
+
+def test_attempts_that_could_not_be_graded_again_are_counted(run: Path, bench: Bench) -> None:
+    (inner,) = run.iterdir()
+    first = json.loads((inner / "episodes.jsonl").read_text().splitlines()[0])
+    folder = inner / "regraded/1"
+    folder.mkdir(parents=True)
+    line = {"episode": first["id"], "old": 1, "new": 1, "problem": None}
+    (folder / "episodes.jsonl").write_text(json.dumps(line) + "\n")
+    shown = bench(str(run)).output
+    assert "regraded: 1 of 1 attempt succeed by newer scores" in shown
+    assert "\n  7 attempts without a newer score in it\n" in shown

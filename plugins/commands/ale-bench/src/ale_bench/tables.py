@@ -12,6 +12,8 @@ from ale_bench.offered import Offered
 from ale_bench.results import Results, shown_ks
 from ale_figures.statistics import MeanOverTasks
 
+_NAMED = 20
+
 
 def benchmarks_text(found: Sequence[Offered]) -> str:
     """A line per benchmark; JSON has its package too."""
@@ -133,9 +135,15 @@ def _notes(results: Results) -> Iterator[str]:
         won = sum(reward == SUCCESS for reward in rewards.values())
         attempts = counted(len(rewards), "attempt")
         yield f"regraded: {won} of {attempts} succeed by newer scores, which are in {file}"
+        others = sum(len(each.rewards) + each.broken for each in results.attempts.values())
+        if (others := others - len(rewards)) > 0:
+            yield f"  {counted(others, 'attempt')} without a newer score in it"
     if results.contested:
         attempts = counted(len(results.contested), "attempt")
         yield f"contested: {attempts} passed, and may have made the verdict itself"
+        yield from (f"  {id}" for id in results.contested[:_NAMED])
+        if (more := len(results.contested) - _NAMED) > 0:
+            yield f"  and {more:,} more, which --json lists"
         yield "  --set run.contested=failed counts them as failures; ale show RUN EPISODE says why"
 
 

@@ -76,7 +76,8 @@ def test_contested_passes_and_other_scores_are_told_of(
     assert "contested    1  (a pass that used files the agent changed)\n" in shown
     newest = run / "regraded/2/episodes.jsonl"
     newer = f"by newer scores, which are in {newest}\n"
-    assert f"regraded     0 of 1 succeed {newer}" in shown
+    without = "             1 episode without a newer score in it\n"
+    assert f"regraded     0 of 1 succeed {newer}{without}" in shown
     assert f"  regraded  reward 0.250 {newer}" in ale("show", str(run), rows[0].id).output
     assert "regraded" not in ale("show", str(run), rows[1].id).output
     (run / "regraded/2/episodes.jsonl").write_text("{")

@@ -158,7 +158,10 @@ def _regraded(reader: RunReader) -> list[str]:
         return []
     file, rewards = reader.regraded
     won = sum(reward == SUCCESS for reward in rewards.values())
-    return [f"regraded     {won} of {len(rewards)} succeed by newer scores, which are in {file}"]
+    lines = [f"regraded     {won} of {len(rewards)} succeed by newer scores, which are in {file}"]
+    if (others := len(reader.index()) - len(rewards)) > 0:
+        lines.append(f"             {counted(others, 'episode')} without a newer score in it")
+    return lines
 
 
 def regraded_line(reader: RunReader, episode: str) -> str:
