@@ -144,6 +144,7 @@ def test_built_images_that_prune_would_remove_are_listed_and_stay(
     shown = ale(registry, "prune", "--type", "folder", "--builds", "--dry-run").stdout
     assert "ale-build:1" in shown
     assert "snapshot" not in shown
+    assert shown.startswith("no sandboxes to remove\n")
 
 
 def test_an_unknown_type_is_refused(registry: Registry) -> None:

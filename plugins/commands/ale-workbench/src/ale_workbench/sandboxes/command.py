@@ -74,7 +74,8 @@ def prune(registry: "Registry", wanted: str | None, builds: bool, dry_run: bool)
       ale sandbox prune --dry-run
       ale sandbox prune --builds
     """
-    _report(registry, wanted, _dead if dry_run else _prune, "nothing to remove")
+    nothing = "no sandboxes to remove" if builds else "nothing to remove"
+    _report(registry, wanted, _dead if dry_run else _prune, nothing)
     if builds:
         ask = _builds if dry_run else _remove_builds
         _report(registry, wanted, ask, "no built images to remove")

@@ -42,6 +42,12 @@ class Orphans:
 
     def clear(self, record: Record, image: str | None) -> None:
         """Remove a closed sandbox. What fails is tried again by `retry`, and listed until then."""
+        if (error := self._cleared(record, image)) is not None:
+            name = self._engine.name
+            _LOG.warning("%s: sandbox %s could not be removed: %s", name, record.id, error)
+
+    def _cleared(self, record: Record, image: str | None) -> SandboxError | None:
+        """Remove it; why that failed."""
         id, container = record.id, container_name(record.id)
         try:
             self._engine.remove(container)
@@ -50,11 +56,13 @@ class Orphans:
             if image is not None:
                 self._engine.remove_image(image)
         except SandboxError as error:
-            _LOG.warning("%s: sandbox %s could not be removed: %s", self._engine.name, id, error)
             self._failed[id] = (record, image)
+            return error
         else:
             self._failed.pop(id, None)
-        self._leaving.discard(id)
+            return None
+        finally:
+            self._leaving.discard(id)
 
     def retry(self) -> None:
         """Try again what could not be removed.
@@ -62,11 +70,12 @@ class Orphans:
         Raises:
             SandboxError: it still can't be.
         """
+        why = None
         for record, image in list(self._failed.values()):
-            self.clear(record, image)
+            why = self._cleared(record, image) or why
         if self._failed:
             names = ", ".join(map(container_name, self._failed))
-            raise SandboxError(f"{self._engine.name} could not remove: {names}")
+            raise SandboxError(f"{self._engine.name} could not remove: {names} ({why})")
 
     def _leftovers(self) -> Iterator[Leftover]:
         engine = self._engine
