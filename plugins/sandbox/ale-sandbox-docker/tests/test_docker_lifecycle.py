@@ -1,6 +1,7 @@
 """What Docker's containers start with, and that nothing is left of them."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
@@ -70,6 +71,14 @@ class TestReaching(NetworkProbes):
         made_networks(shells, label, [label, label])
         async with opened(make(), network=True) as box:
             assert b"eth0" in (await box.exec("ls /sys/class/net")).stdout
+
+    def test_many_sandboxes_that_start_at_once_make_one_network(
+        self, shells: SealedShells, label: str
+    ) -> None:
+        engine: Any = shells._engine
+        with ThreadPoolExecutor(8) as threads:
+            found = {each.result() for each in [threads.submit(engine._network) for _ in range(8)]}
+        assert [network["Id"] for network in engine._labelled("/networks", label)] == [*found]
 
     async def test_a_sandbox_is_taken_out_of_a_network_that_a_later_one_does_not_use(
         self, make: Make, shells: SealedShells, label: str, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +29,8 @@ _ENDS_S = 2.0
 """A container that takes longer to end by itself is killed."""
 _APART = "ale-apart"
 """Label of the network of sandboxes, and what its name begins with."""
+_MAKING = threading.Lock()
+"""Held by the thread that makes it: the engine has addresses for few networks."""
 _BUILDKIT = re.compile(
     r"^\s*(?:RUN\s+--(?:mount|network|security)=|(?:COPY|ADD)\s+(?:--\S+\s+)*--(?:chmod=|link|parents"
     r"|exclude=)|(?:RUN|COPY|ADD)\s(?:[^\n#]*\s)?<<-?[\"']?[A-Za-z_])",
@@ -273,8 +276,11 @@ class DockerEngine(Engine):
         It is made where it is missing, and stays. A network for each would soon use up the
         addresses that the engine has for them.
         """
-        usable = self._usable()
-        if usable is None:
+        if (usable := self._usable()) is not None:
+            return usable
+        with _MAKING:
+            if (usable := self._usable()) is not None:
+                return usable
             about = {
                 "Name": f"{_APART}-{uuid4().hex[:12]}",
                 "CheckDuplicate": True,
@@ -283,14 +289,13 @@ class DockerEngine(Engine):
                 "Labels": {_APART: ""},
             }
             made = str(self._ask("POST", "/networks/create", json=about).json()["Id"])
-            usable = self._usable() or made
-        return usable
+        return self._usable() or made
 
     def _usable(self) -> str | None:
         """Id of the first network of sandboxes.
 
-        Two that were made at once are both there, and every process takes the same. If two have
-        one name, the engine starts no container in either, even by its id.
+        Two that two processes made at once are both there, and every process takes the same. If
+        two have one name, the engine starts no container in either, even by its id.
         """
         found = self._networks()
         named = Counter(one["Name"] for one in found)
