@@ -1,8 +1,11 @@
 """What is taken from a folder, and why one is refused."""
 
+import errno
+import os
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -473,6 +476,33 @@ def test_an_empty_folder_says_what_a_task_is(tmp_path: Path, source: Source) -> 
     (tmp_path / "tasks").mkdir()
     with pytest.raises(InputError, match="no tasks in here"):
         list(source().load())
+
+
+def test_a_misspelt_path_is_named(tmp_path: Path, source: Source) -> None:
+    (tmp_path / "tasks").mkdir()
+    with pytest.raises(InputError, match=r"no such folder\s+hint\s+did you mean 'tasks'"):
+        list(source(path=tmp_path / "taskz").load())
+
+
+def test_a_folder_that_can_not_be_listed_is_left_out_with_a_warning(
+    write: Write, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def locked(path: str) -> Any:
+        if path.endswith("/locked"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    write("locked", HARBOR)
+    write("one", HARBOR)
+    monkeypatch.setattr(os, "scandir", locked)
+    made = source()
+    assert [task.id for task in made.load()] == ["one"]
+    (problem,) = made.refused
+    assert problem.message == "can't be listed: Permission denied"
+    with pytest.raises(InputError, match="can't be listed"):
+        list(source(include=("locked",)).load())
 
 
 @pytest.mark.parametrize("files", [1, 2])

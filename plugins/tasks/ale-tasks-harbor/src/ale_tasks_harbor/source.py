@@ -1,12 +1,12 @@
 """The task source ``harbor``: finds task folders, reads and selects tasks, reports the others."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from ale.errors import InputError, Problem
 from ale.plugin import BuildContext
-from ale.strict import nearest
+from ale.strict import nearest, nearest_file
 from ale.text import counted
 from ale.types import Task, replace
 from ale_tasks_harbor import harbor, terminal_bench
@@ -101,7 +101,7 @@ class HarborSource:
         seen: dict[str, str] = {}
         path = str(self._options.path.absolute())
         found = False
-        for folder, file in task_folders(Folder(path)):
+        for folder, file in task_folders(Folder(path), self._unlisted):
             found = True
             named = self._is_named(task_id(folder.name))
             try:
@@ -124,9 +124,19 @@ class HarborSource:
             else:
                 self._taken[task.id] = taken
                 yield task
+        if not found and self.refused:
+            raise InputError(self.refused)
+        if not found and not self._options.path.exists():
+            hint = nearest_file(self._options.path.absolute())
+            raise InputError.of("no such folder", file=path, hint=hint)
         if not found:
             hint = f"a task is a folder with {harbor.FILE} (Harbor) or {terminal_bench.FILE}"
             raise InputError.of("no tasks in here", file=path, hint=hint)
+
+    def _unlisted(self, folder: Folder, error: OSError) -> None:
+        if self._is_named(task_id(folder.name)):
+            message = f"can't be listed: {error.strerror}"
+            self.refused.append(Problem(message=message, file=folder.path))
 
     def _taken_by(self, task: Task, file: str) -> list[str]:
         """Names of what was taken while the task was read, and of what its tests will take.
@@ -179,15 +189,21 @@ class HarborSource:
         )
 
 
-def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
+def task_folders(
+    folder: Folder, unlisted: Callable[[Folder, OSError], object]
+) -> Iterator[tuple[Folder, str]]:
     """The task folders at a path, by name, each with the file that makes it one.
 
     Folders in a task folder and hidden folders are not searched. As in Harbor, a link is followed
     only to a task folder, so none can lead in a circle.
+
+    Args:
+        unlisted: is given each folder that can't be listed, and why.
     """
     try:
         names = folder.names
-    except OSError:
+    except OSError as error:
+        unlisted(folder, error)
         return
     for file in _READERS:
         if folder.has(file):
@@ -199,7 +215,7 @@ def task_folders(folder: Folder) -> Iterator[tuple[Folder, str]]:
         # A new object, so that the listings of thousands of folders are not kept in memory.
         below = Folder(folder.at(name))
         if not folder.links(name) or any(below.has_file(file) for file in _READERS):
-            yield from task_folders(below)
+            yield from task_folders(below, unlisted)
 
 
 def _slower(task: Task, factor: float) -> Task:
