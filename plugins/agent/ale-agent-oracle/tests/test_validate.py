@@ -331,6 +331,8 @@ def test_a_problem_names_what_the_user_gave(
     assert str(call(folder).exception).startswith("--sandbox: sandbox.type: 1 task")
     absent = str(call(folder, "--set", "tasks.tags=[absent]").exception)
     assert absent.startswith("--set: tasks.tags: no task has the tag 'absent'")
+    (folder / "sound.yaml").write_text(SOUND)  # what was refused has not taken --out
+    assert call(folder, "--no-attacks", "-k", "1").exit_code == 0
 
 
 def test_a_problem_of_a_later_run_does_not_say_that_nothing_was_started(

@@ -344,7 +344,7 @@ def _run(
 
 def _claim(folder: Path, validation: Validation) -> None:
     about = folder / _ABOUT
-    if about.exists():
+    if about.exists() and any(folder.glob("*/manifest.json")):  # else its first run was refused
         found = json.loads(about.read_text())
         if found.get("digest") != validation.digest:
             changes = [*_changes(found.get("facts", {}), validation.facts)]
