@@ -321,19 +321,26 @@ async def test_a_grading_that_ran_out_of_time_is_counted(
     assert "  timed out    1  (a time limit of the grading; graded)" in summary(run, finished, ())
 
 
-@pytest.mark.parametrize("passed", [True, False])
-async def test_contested_passes_are_counted(
-    bench: Any, workplace: Any, finish: Finish, passed: bool
+@pytest.mark.parametrize(
+    ("contested", "as_what", "mean", "n"),
+    [(0.0, "reward", 1.0, 1), (0.0, "failed", 0.0, 1), (None, "failed", 1.0, 0)],
+)
+async def test_contested_passes_are_counted_whatever_they_count_as(
+    bench: Any,
+    workplace: Any,
+    finish: Finish,
+    contested: float | None,
+    as_what: str,
+    mean: float,
+    n: int,
 ) -> None:
-    value = float(passed)
-    bench.grade = lambda _: Score(criterion="done", passed=passed, value=value, contested=0.0)
-    run = workplace.prepared(workplace.config())
+    bench.grade = lambda _: Score(criterion="done", passed=True, value=1.0, contested=contested)
+    run = workplace.prepared(workplace.config(contested=as_what))
     finished = await finish(run)
-    assert run.store.index.contested() == run.store.reader.index().contested() == passed
-    said = "  contested    1  (a pass that used files the agent changed)" in summary(
-        run, finished, ()
-    )
-    assert said == passed
+    assert finished.mean_reward == mean
+    assert run.store.index.contested() == run.store.reader.index().contested() == n
+    line = "  contested    1  (a pass that used files the agent changed; run.contested: its value)"
+    assert (line in summary(run, finished, ())) == bool(n)
 
 
 @pytest.mark.parametrize(

@@ -387,7 +387,9 @@ def _counted_apart(run: "Run") -> list[str]:
 
 
 def _contested(n: int) -> str | None:
-    return f"{n}  (a pass that used files the agent changed)" if n else None
+    return (
+        f"{n}  (a pass that used files the agent changed; run.contested: its value)" if n else None
+    )
 
 
 def _graded(n: int, why: str) -> str | None:

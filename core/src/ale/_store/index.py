@@ -64,7 +64,7 @@ class StoredEpisode:
     @property
     def contested(self) -> bool:
         """As `Episode.contested`."""
-        return any(score.contested is not None and score.passed for score in self.scores)
+        return any(score.contested is not None for score in self.scores)
 
 
 def _key_of(episode: StoredEpisode | Episode) -> Key:
@@ -247,7 +247,7 @@ class Index:
         return len(self._damaged)
 
     def contested(self) -> int:
-        """Number of graded episodes with a pass that is contested."""
+        """Number of graded episodes with a verdict that is contested, whatever it counts as."""
         return len(self._contested)
 
     def broken_offsets(self) -> list[int]:

@@ -122,8 +122,9 @@ class Episode:
 
     @property
     def contested(self) -> bool:
-        """Whether a pass is contested: it used files that the agent changed."""
-        return any(score.contested is not None and score.passed for score in self.scores)
+        """Whether a verdict is contested, whatever it counts as: it used files that the agent
+        changed."""
+        return any(score.contested is not None for score in self.scores)
 
     @property
     def damaged(self) -> str | None:

@@ -168,9 +168,20 @@ def test_passes_that_are_contested_are_said(run: Path, bench: Bench, registry: R
     passed["scores"][0]["contested"] = 0.0
     with (inner / "episodes.jsonl").open("a") as file:
         file.write(json.dumps(passed) + "\n")
-    assert "contested: 1 attempt passed" in bench(str(run)).output
-    assert f"verdict itself\n  {passed['id']}\n" in bench(str(run)).output
-    assert read_results(run, registry).contested == (passed["id"],)
+    shown = bench(str(run)).output
+    assert (
+        f"contested: 1 attempt passed, and may have made the verdict itself\n  {passed['id']}\n"
+        in shown
+    )
+    assert "contested=failed counts them as failures" in shown
+    assert read_results(run, registry).contested == {passed["id"]: 1.0}
+    passed["scores"][0].update(passed=False, value=0.0)
+    with (inner / "episodes.jsonl").open("a") as file:
+        file.write(json.dumps({**passed, "reward": 0.0}) + "\n")
+    shown = bench(str(run)).output
+    assert "contested: 1 attempt passed" in shown
+    assert "  none counts as a success (run.contested); ale show RUN EPISODE says why" in shown
+    assert read_results(run, registry).contested == {passed["id"]: 0.0}
 
 
 def test_attempts_that_could_not_be_graded_again_are_counted(run: Path, bench: Bench) -> None:

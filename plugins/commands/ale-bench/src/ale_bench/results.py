@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import Factory, frozen
 
 from ale.errors import InputError
 from ale.runs import Causes, Registry, RunReader
@@ -46,8 +46,8 @@ class Results:
     """For each key, such as ``level``, and each of its values: the ids of its problems."""
     causes: Sequence[str]
     """Why attempts broke, a line each."""
-    contested: Sequence[str] = ()
-    """Ids of the attempts that passed, and whose verdict their agent could have made."""
+    contested: Mapping[str, float | None] = Factory(dict)
+    """Attempts whose verdict their agent could have made: by id, what each counts as."""
     regraded: tuple[Path, Mapping[str, float | None]] | None = None
     """As of `RunReader`."""
 
@@ -123,14 +123,14 @@ def read_results(folder: Path, registry: Registry) -> Results:
     tasks = {task.id: task for task in reader.tasks}
     causes = Causes()
 
-    contested: list[str] = []
+    contested: dict[str, float | None] = {}
 
     def counted() -> Iterable[Episode]:
         for episode in reader.episodes:
             if is_attempt(episode):
                 causes.add(episode)
                 if episode.contested:
-                    contested.append(episode.id)
+                    contested[episode.id] = episode.reward
                 yield episode
 
     found = attempts_from(counted())
@@ -149,7 +149,7 @@ def read_results(folder: Path, registry: Registry) -> Results:
         attempts={each: found.get(each, Attempts()) for each in tasks},
         groups=_groups(tasks.values(), () if benchmark is None else benchmark.groups),
         causes=tuple(causes.lines(FEW)),
-        contested=tuple(contested),
+        contested=contested,
         regraded=reader.regraded,
     )
 

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from ale.runs import SUCCESS
@@ -141,10 +142,13 @@ def _notes(results: Results) -> Iterator[str]:
     if results.contested:
         attempts = counted(len(results.contested), "attempt")
         yield f"contested: {attempts} passed, and may have made the verdict itself"
-        yield from (f"  {id}" for id in results.contested[:_NAMED])
+        yield from (f"  {id}" for id in islice(results.contested, _NAMED))
         if (more := len(results.contested) - _NAMED) > 0:
             yield f"  and {more:,} more, which --json lists"
-        yield "  --set run.contested=failed counts them as failures; ale show RUN EPISODE says why"
+        counts = "--set run.contested=failed counts them as failures"
+        if not any(results.contested.values()):
+            counts = "none counts as a success (run.contested)"
+        yield f"  {counts}; ale show RUN EPISODE says why"
 
 
 def results_json(results: Results) -> str:

@@ -63,9 +63,10 @@ def test_gradings_that_ran_out_of_time_are_counted_beside_the_broken(
 def test_contested_passes_and_other_scores_are_told_of(
     ale: Ale, write: Write, tmp_path: Path
 ) -> None:
-    rows = [episode(1.0, turn("Done."), rollout=i) for i in range(2)]
+    rows = [episode(1.0, turn("Done."), rollout=i) for i in range(3)]
     forged = Score(criterion="shell", passed=True, value=1.0, contested=0.0)
-    rows[1] = evolve(rows[1], scores=(forged,))
+    failed = Score(criterion="shell", passed=False, value=0.0, contested=0.0)
+    rows[1:] = [evolve(rows[1], scores=(forged,)), evolve(rows[2], scores=(failed,), reward=0.0)]
     run = write(tmp_path / "run", rows)
     assert "regraded" not in ale("show", str(run)).output
     for name in ("1", "2"):
@@ -73,10 +74,13 @@ def test_contested_passes_and_other_scores_are_told_of(
         line = {"episode": rows[0].id, "old": 1, "new": 0.25, "problem": None}
         (run / "regraded" / name / "episodes.jsonl").write_text(json.dumps(line) + "\n")
     shown = ale("show", str(run)).output
-    assert "contested    1  (a pass that used files the agent changed)\n" in shown
+    assert (
+        "contested    2  (a pass that used files the agent changed; run.contested: its value)\n"
+        in shown
+    )
     newest = run / "regraded/2/episodes.jsonl"
     newer = f"by newer scores, which are in {newest}\n"
-    without = "             1 episode without a newer score in it\n"
+    without = "             2 episodes without a newer score in it\n"
     assert f"regraded     0 of 1 succeed {newer}{without}" in shown
     assert f"  regraded  reward 0.250 {newer}" in ale("show", str(run), rows[0].id).output
     assert "regraded" not in ale("show", str(run), rows[1].id).output

@@ -42,13 +42,13 @@ def test_the_list_has_a_line_for_each_run(
 def test_contested_passes_are_counted(folder: Path, ale: Ale, make_run: Any, attempt: Any) -> None:
     assert "contested" not in ale("runs", "list").output
     store = make_run(folder / "unsure", n=0)
-    for number, contested in enumerate([0.0, None]):
-        score = Score(criterion="tests", value=1, passed=True, contested=contested)
+    for number, (value, contested) in enumerate([(1.0, 0.0), (0.0, 0.0), (1.0, None)]):
+        score = Score(criterion="tests", value=value, passed=value == 1, contested=contested)
         store.add_episode(attempt(3 * number, scores=(score,)))
     store.close()
     header, *rows, meaning = ale("runs", "list").output.splitlines()
     assert header.split()[-3:] == ["contested", "reward", "tags"]
-    assert [row.split()[-2] for row in rows if row.startswith("unsure")] == ["1"]
+    assert [row.split()[-2] for row in rows if row.startswith("unsure")] == ["2"]
     assert meaning == "contested: passes that used files the agent changed"
 
 

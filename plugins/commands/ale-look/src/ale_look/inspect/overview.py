@@ -174,7 +174,8 @@ def regraded_line(reader: RunReader, episode: str) -> str:
 
 
 def _contested(n: int) -> list[str]:
-    return [f"contested    {n}  (a pass that used files the agent changed)"] if n else []
+    said = "a pass that used files the agent changed; run.contested: its value"
+    return [f"contested    {n}  ({said})"] if n else []
 
 
 def _damaged(n: int) -> list[str]:

@@ -135,12 +135,12 @@ def _named(connection: Connection, runs: Sequence[int]) -> dict[int, str]:
 
 
 def _contested(connection: Connection) -> dict[int, int]:
-    """By run: graded episodes with a criterion that passed, and is contested."""
+    """By run: graded episodes with a verdict that is contested, whatever it counts as."""
     scores, episodes = schema.scores.c, schema.episodes.c
     query = (
         select(episodes.run, func.count(episodes.id.distinct()))
         .join(schema.scores, scores.episode == episodes.id)
-        .where(scores.contested.is_not(None), scores.passed, episodes.reward.is_not(None))
+        .where(scores.contested.is_not(None), episodes.reward.is_not(None))
     )
     return {run: n for run, n in connection.execute(query.group_by(episodes.run))}
 

@@ -96,7 +96,7 @@ class Sums:
         self.succeeded += episode.reward == SUCCESS
         self.timed_out += episode.timed_out
         self.damaged += episode.damaged is not None
-        self.contested += any(s.passed and s.contested is not None for s in episode.scores)
+        self.contested += episode.contested
         self.reward += episode.reward
         self._add_task(episode.task_id, TaskSums(1, episode.reward == SUCCESS, episode.reward))
         self.least = min(self.least, episode.reward)
