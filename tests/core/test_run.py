@@ -339,8 +339,8 @@ async def test_contested_passes_are_counted_whatever_they_count_as(
     finished = await finish(run)
     assert finished.mean_reward == mean
     assert run.store.index.contested() == run.store.reader.index().contested() == n
-    line = "  contested    1  (a pass that used files the agent changed; run.contested: its value)"
-    assert (line in summary(run, finished, ())) == bool(n)
+    said = "a pass that used files the agent changed; what it counts as: run.contested"
+    assert (f"  contested    1  ({said})" in summary(run, finished, ())) == bool(n)
 
 
 @pytest.mark.parametrize(

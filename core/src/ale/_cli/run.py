@@ -387,9 +387,8 @@ def _counted_apart(run: "Run") -> list[str]:
 
 
 def _contested(n: int) -> str | None:
-    return (
-        f"{n}  (a pass that used files the agent changed; run.contested: its value)" if n else None
-    )
+    said = "a pass that used files the agent changed; what it counts as: run.contested"
+    return f"{n}  ({said})" if n else None
 
 
 def _graded(n: int, why: str) -> str | None:

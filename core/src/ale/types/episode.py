@@ -122,8 +122,7 @@ class Episode:
 
     @property
     def contested(self) -> bool:
-        """Whether a verdict is contested, whatever it counts as: it used files that the agent
-        changed."""
+        """Whether a verdict used files that the agent changed, whatever it counts as."""
         return any(score.contested is not None for score in self.scores)
 
     @property

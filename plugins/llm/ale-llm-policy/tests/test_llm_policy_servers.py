@@ -123,14 +123,14 @@ def held(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each engine stops in the middle of its answers until it has new weights, however late."""
     work = Engine._work
 
-    def until_called(self: Engine) -> None:
+    def until_renewed(self: Engine) -> None:
         while self.n_steps > 100 and self._policy.version == 0:
-            if self._tasks or self._closed:  # which may bring them; closed where a test has failed
+            if self._tasks or self._closed:  # a task may bring them; closed: the test has failed
                 break
             time.sleep(0.001)
         work(self)
 
-    monkeypatch.setattr(Engine, "_work", until_called)
+    monkeypatch.setattr(Engine, "_work", until_renewed)
 
 
 @pytest.mark.usefixtures("held")

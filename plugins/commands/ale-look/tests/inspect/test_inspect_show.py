@@ -74,10 +74,8 @@ def test_contested_passes_and_other_scores_are_told_of(
         line = {"episode": rows[0].id, "old": 1, "new": 0.25, "problem": None}
         (run / "regraded" / name / "episodes.jsonl").write_text(json.dumps(line) + "\n")
     shown = ale("show", str(run)).output
-    assert (
-        "contested    2  (a pass that used files the agent changed; run.contested: its value)\n"
-        in shown
-    )
+    said = "a pass that used files the agent changed; what it counts as: run.contested"
+    assert f"contested    2  ({said})\n" in shown
     newest = run / "regraded/2/episodes.jsonl"
     newer = f"by newer scores, which are in {newest}\n"
     without = "             2 episodes without a newer score in it\n"

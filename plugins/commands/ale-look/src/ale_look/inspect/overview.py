@@ -174,7 +174,7 @@ def regraded_line(reader: RunReader, episode: str) -> str:
 
 
 def _contested(n: int) -> list[str]:
-    said = "a pass that used files the agent changed; run.contested: its value"
+    said = "a pass that used files the agent changed; what it counts as: run.contested"
     return [f"contested    {n}  ({said})"] if n else []
 
 
